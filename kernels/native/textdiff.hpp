@@ -1,0 +1,99 @@
+// What two texts share at their ends, compared at memory speed.
+// Works on the three storage widths of a Python str; knows nothing of Python itself.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace tokseam {
+
+// A view of a string whose code points are stored in units of `width` bytes (1, 2 or 4).
+struct CodePoints {
+  const void* data;
+  std::size_t length;  // code points
+  int width;           // bytes a code point
+
+  std::uint32_t operator[](std::size_t i) const {
+    switch (width) {
+      case 1: return static_cast<const std::uint8_t*>(data)[i];
+      case 2: return static_cast<const std::uint16_t*>(data)[i];
+      default: return static_cast<const std::uint32_t*>(data)[i];
+    }
+  }
+};
+
+struct SharedEnds {
+  std::size_t prefix;  // code points
+  std::size_t suffix;  // code points; prefix + suffix never exceeds the shorter text
+};
+
+namespace detail {
+
+// PERF: memcmp over blocks, then a scan of the block that differs. One unit at a time would be bound by the loop.
+constexpr std::size_t kBlockBytes = 4096;
+
+inline std::size_t equal_bytes_forward(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
+  std::size_t i = 0;
+  while (i + kBlockBytes <= n && std::memcmp(a + i, b + i, kBlockBytes) == 0) i += kBlockBytes;
+  while (i < n && a[i] == b[i]) ++i;
+  return i;
+}
+
+inline std::size_t equal_bytes_backward(const std::uint8_t* a_end, const std::uint8_t* b_end, std::size_t n) {
+  std::size_t i = 0;
+  while (i + kBlockBytes <= n && std::memcmp(a_end - i - kBlockBytes, b_end - i - kBlockBytes, kBlockBytes) == 0)
+    i += kBlockBytes;
+  while (i < n && a_end[-1 - static_cast<std::ptrdiff_t>(i)] == b_end[-1 - static_cast<std::ptrdiff_t>(i)]) ++i;
+  return i;
+}
+
+template <class A, class B>
+std::size_t equal_units_forward(const A* a, const B* b, std::size_t n) {
+  std::size_t i = 0;
+  while (i < n && static_cast<std::uint32_t>(a[i]) == static_cast<std::uint32_t>(b[i])) ++i;
+  return i;
+}
+
+template <class A, class B>
+std::size_t equal_units_backward(const A* a_end, const B* b_end, std::size_t n) {
+  std::size_t i = 0;
+  while (i < n && static_cast<std::uint32_t>(*(a_end - 1 - i)) == static_cast<std::uint32_t>(*(b_end - 1 - i))) ++i;
+  return i;
+}
+
+template <class F>
+auto with_units(const CodePoints& s, F&& f) {
+  switch (s.width) {
+    case 1: return f(static_cast<const std::uint8_t*>(s.data));
+    case 2: return f(static_cast<const std::uint16_t*>(s.data));
+    default: return f(static_cast<const std::uint32_t*>(s.data));
+  }
+}
+
+}  // namespace detail
+
+// The longest common prefix, then the longest common suffix of what is left, in code points.
+inline SharedEnds shared_ends(const CodePoints& a, const CodePoints& b) {
+  const std::size_t n = std::min(a.length, b.length);
+  std::size_t prefix = 0;
+  std::size_t suffix = 0;
+  if (a.width == b.width) {
+    const auto width = static_cast<std::size_t>(a.width);
+    const auto* pa = static_cast<const std::uint8_t*>(a.data);
+    const auto* pb = static_cast<const std::uint8_t*>(b.data);
+    prefix = detail::equal_bytes_forward(pa, pb, n * width) / width;
+    suffix = detail::equal_bytes_backward(pa + a.length * width, pb + b.length * width, (n - prefix) * width) / width;
+  } else {
+    detail::with_units(a, [&](const auto* pa) {
+      detail::with_units(b, [&](const auto* pb) {
+        prefix = detail::equal_units_forward(pa, pb, n);
+        suffix = detail::equal_units_backward(pa + a.length, pb + b.length, n - prefix);
+      });
+    });
+  }
+  return {prefix, suffix};
+}
+
+}  // namespace tokseam
