@@ -1,0 +1,67 @@
+# Sourced by the shell entry points of this folder: finds a Python and a compiler, makes the virtual environment.
+#
+# It defines functions and changes nothing when sourced. The environment lies in .venv of the checkout, or where
+# TOKSEAM_VENV says; it is made anew only when pyproject.toml, CMakeLists.txt or a packaged source changed.
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${TOKSEAM_VENV:-$root/.venv}
+
+# Say something to people, apart from what the tools print.
+say() { printf '\n== %s\n' "$*" >&2; }
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# Print a Python of 3.10 to 3.13: TOKSEAM_PYTHON, else the first that works.
+pick_python() {
+    local candidate
+    for candidate in ${TOKSEAM_PYTHON:+"$TOKSEAM_PYTHON"} python3.11 python3.12 python3.13 python3.10 python3 python; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+            >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    fail "no Python 3.10 to 3.13 with the venv module was found (on Debian and Ubuntu: apt install python3 python3-venv);" \
+        "TOKSEAM_PYTHON may name one"
+}
+
+need_compiler() {
+    local candidate
+    for candidate in ${CXX:+"$CXX"} c++ g++ clang++; do
+        if command -v "${candidate%% *}" >/dev/null 2>&1; then return; fi
+    done
+    fail "no C++ compiler was found: install one with C++20 (on Debian and Ubuntu: apt install g++), or set CXX"
+}
+
+# One line that changes when what gets installed changes: a hash of the packaged sources and of the extras wanted.
+sources_stamp() {
+    (
+        cd -- "$root"
+        printf '%s\n' "$1"
+        find pyproject.toml CMakeLists.txt README.md kernels broker workers client scripts -type f \
+            -not -path '*/__pycache__/*' -not -name '*.so' -print0 | sort -z | xargs -0 sha256sum
+    ) | sha256sum | cut -d' ' -f1
+}
+
+# make_environment EXTRAS: an environment with tokseam[EXTRAS] installed from this checkout, e.g. make_environment test
+make_environment() {
+    local extras=$1 stamp python
+    stamp=$(sources_stamp "$extras")
+    if [[ -x $venv/bin/python && -f $venv/tokseam-stamp && $(<"$venv/tokseam-stamp") == "$stamp" ]]; then
+        return
+    fi
+    need_compiler
+    if [[ ! -x $venv/bin/python ]]; then
+        python=$(pick_python) || exit 1
+        say "making $venv with $("$python" --version)"
+        "$python" -m venv "$venv" || fail "$python could not make $venv"
+    fi
+    rm -f -- "$venv/tokseam-stamp"
+    say "installing tokseam[$extras] into $venv"
+    (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ".[$extras]") ||
+        fail "the installation failed; what pip and the compiler said stands above"
+    printf '%s\n' "$stamp" >"$venv/tokseam-stamp"
+}
