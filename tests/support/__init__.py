@@ -1,0 +1,1 @@
+"""What tests share: families of tokenizers, fresh references, hostile texts, shared texts."""
