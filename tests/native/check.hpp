@@ -44,7 +44,7 @@ inline int run(const std::vector<Case>& cases) {
 
 }  // namespace tokseam::test
 
-// CHECK(condition, "what it means") << is not offered: the message is one expression that gives a std::string.
+// CHECK(condition, message): the message, a string, is made only when the condition does not hold.
 #define CHECK(condition, message)                                                                             \
   do {                                                                                                        \
     if (!(condition))                                                                                         \

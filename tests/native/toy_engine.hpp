@@ -2,12 +2,13 @@
 //
 // Its pieces are those of the pattern
 //     SPECIAL | ␠?L+ | D{1,3} | ␠?O+ | ␠+(?!\S) | ␠+
-// with L letters, D digits, O all others, ␠ the space. How digits fall into threes and which space goes where depends on what
-// stands left or right. Inside a piece it merges by rank. A position is synchronizing where a letter meets a space: the
-// letters end there whatever follows, and the space begins a piece whatever stands before. Long stretches without spaces have
-// no such position, and "12 34" has none at all.
+// with L letters, D digits, O all others, ␠ the space. How digits fall into threes and which space goes where depends on
+// what stands left or right. Inside a piece it merges by rank. A position is synchronizing where a letter meets a space:
+// the letters end there whatever follows, and the space begins a piece whatever stands before. Long stretches without
+// spaces have no such position, and "12 34" has none at all.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -65,14 +66,19 @@ class ToyEngine {
     calls.fetch_add(1, std::memory_order_relaxed);
     const std::size_t base = ids.size();
     std::size_t next = 0;  // index of the first cut without a mark
+    std::size_t special = split_special ? text.size() : find_special(text, 0);  // the first one not left of `at`
     for (std::size_t at = 0; at < text.size();) {
-      for (; next < cuts.size() && cuts[next] <= at; ++next) marks.push_back(cuts[next] == at ? ids.size() - base : kNoMark);
-      const std::size_t end = piece_end(text, at, split_special);
-      if (!split_special && text.substr(at, end - at) == kSpecial) {
+      if (special < at) special = find_special(text, at);
+      for (; next < cuts.size() && cuts[next] <= at; ++next)
+        marks.push_back(cuts[next] == at ? ids.size() - base : kNoMark);
+      if (at == special) {
         ids.push_back(kSpecialId);
-      } else {
-        merge(text.substr(at, end - at), ids);
+        at += kSpecial.size();
+        continue;
       }
+      // The literals are cut out first: no match and no lookahead goes past the segment's end.
+      const std::size_t end = piece_end(text.substr(0, special), at);
+      merge(text.substr(at, end - at), ids);
       at = end;
     }
     for (; next < cuts.size(); ++next) marks.push_back(kNoMark);
@@ -118,13 +124,11 @@ class ToyEngine {
     return at;
   }
 
-  static std::size_t piece_end(std::string_view text, std::size_t at, bool split_special) {
-    // Cutting the literals out first bounds every match and every lookahead by the segment's end.
-    if (!split_special) {
-      const std::size_t special = text.find(kSpecial, at);
-      if (special == at) return at + kSpecial.size();
-      if (special != std::string_view::npos) text = text.substr(0, special);
-    }
+  static std::size_t find_special(std::string_view text, std::size_t at) {
+    return std::min(text.find(kSpecial, at), text.size());
+  }
+
+  static std::size_t piece_end(std::string_view text, std::size_t at) {
     switch (kind_at(text, at)) {
       case Kind::letter: return run_end(text, at, Kind::letter);
       case Kind::other: return run_end(text, at, Kind::other);
@@ -157,7 +161,7 @@ class ToyEngine {
     }
   }
 
-  std::map<std::string, std::uint32_t> ids_;  // an id for each byte and each result of a merge; different strings, different ids
+  std::map<std::string, std::uint32_t> ids_;  // of each byte and each result of a merge; one id, one string
   std::map<std::pair<std::uint32_t, std::uint32_t>, Merge> merges_;
 };
 

@@ -1,0 +1,140 @@
+"""Inputs that broke other tokenizers and caches (../shared/data/cases), as full encodes and as session histories.
+
+The six families that the corpus knows are compared with its recorded ids, whatever the length; every family is also
+compared with a fresh reference where the text is short enough for that.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import families, shared_data
+from support.families import Family
+from support.histories import Mirror
+from support.references import HuggingFace
+from tokseam.kernels import engine
+
+#: Above this many characters the fresh reference is not asked (it needs minutes for some): recorded ids are enough.
+REFERENCE_CHARS = 12_000
+#: Above this, families that have no recorded ids leave a case out.
+RECORDED_ONLY_CHARS = 120_000
+
+CASES = shared_data.text_cases()
+EXPECTED = shared_data.expected()
+
+pytestmark = pytest.mark.skipif(not CASES, reason="../shared/data/cases is not on this machine")
+
+
+def with_patch(family: Family, case: dict[str, Any]) -> Family:
+    """Return the family itself, or one whose tokenizer.json is changed as the case asks."""
+    module = shared_data.cases_module()
+    assert module is not None
+    assert isinstance(family.source, Path)
+    content = json.dumps(module.patch(case, json.loads(family.source.read_bytes()))).encode()
+    return _Patched(family.name, family.source, content)
+
+
+class _Patched(Family):
+    """A family of a changed tokenizer.json, which exists in memory only."""
+
+    def __init__(self, name: str, source: Path, content: bytes) -> None:
+        super().__init__(name, source)
+        self.engine = engine.load(_tokenizer(content))
+        self.reference = HuggingFace(content)
+
+
+def _tokenizer(content: bytes) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(content.decode())
+
+
+def probes_of(case: dict[str, Any], name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """Return a case's probes for a family and the recorded answers; for others, another family's probes and None."""
+    module = shared_data.cases_module()
+    assert module is not None
+    probes: list[dict[str, Any]] = module.probes(case, name)
+    if probes:
+        return probes, EXPECTED[case["id"]][name]
+    if case["input"].get("patch"):
+        return [], None
+    kin = next((kin for kin in module.FAMILIES if module.probes(case, kin)), None)
+    return (module.probes(case, kin) if kin else []), None
+
+
+def states(probe: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Return the texts that a probe passes through, each with its add_special_tokens."""
+    add = bool(probe.get("add_special_tokens", False))
+    if probe["t"] == "text":
+        return [(probe["s"], add)]
+    if probe["t"] == "seam":
+        return [(probe["a"], False), (probe["a"] + probe["b"], False)]
+    if probe["t"] == "edit":
+        return [(probe["a"], False), (probe["b"], False)]
+    if probe["t"] == "stream":
+        return [("".join(probe["parts"][: index + 1]), False) for index in range(len(probe["parts"]))]
+    return [(text, bool(flag)) for text, flag in probe["items"]]
+
+
+def check_probe(family: Family, probe: dict[str, Any], recorded: dict[str, Any] | None) -> None:
+    split = bool(probe.get("split_special_tokens", False))
+    passed = states(probe)
+    mirrors: dict[bool, Mirror] = {}
+    for index, (text, add) in enumerate(passed):
+        short = len(text) <= REFERENCE_CHARS
+        where = f"state {index}, {len(text)} characters: {text[:300]!r}"
+        found = family.engine.encode(text, add_special_tokens=add, split_special_tokens=split).tolist()
+        if recorded is not None:
+            assert shared_data.difference(found, recorded["ids"][index]) == "", where
+        if short or recorded is None:
+            assert shared_data.difference(found, family.reference.ids(text, add, split)) == "", where
+        if short and not split:
+            ids, offsets = family.reference.ids_and_offsets(text)
+            assert len(ids) == len(offsets)
+            assert [tuple(span) for span in family.engine.offsets(text).tolist()] == offsets, where
+            assert family.reference.pieces_error(text, family.engine.pieces(text).tolist()) == "", where
+        # The same states as one session's history.
+        if add not in mirrors:
+            mirrors[add] = Mirror.start(family.engine, family.reference, (add, split))
+        mirror = mirrors[add]
+        if text.startswith(mirror.text):
+            mirror.append(text[len(mirror.text) :])
+        else:
+            mirror.become(text)
+        assert shared_data.difference(mirror.ids, found) == "", where
+        assert mirror.session.ids().tolist() == found, where
+        assert mirror.session.text() == text, where
+    if recorded is not None and "offsets" in recorded:
+        assert family.engine.offsets(probe["s"]).tolist() == recorded["offsets"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_case(family: Family, case: dict[str, Any]) -> None:
+    probes, recorded = probes_of(case, family.name)
+    if recorded is None:
+        size = max((len(text) for probe in probes for text, _ in states(probe)), default=0)
+        if not probes or size > REFERENCE_CHARS:
+            pytest.skip("this case has no text of this family's that is short enough for the reference")
+    if case["input"].get("patch"):
+        family = with_patch(family, case)
+    for index, probe in enumerate(probes):
+        check_probe(family, probe, recorded[index] if recorded is not None else None)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_case_by_reference(reference_family: Family, case: dict[str, Any]) -> None:
+    """Short cases only: the point is the face and the flags, since the reference answers."""
+    assert reference_family.name in families.BY_REFERENCE
+    probes, recorded = probes_of(case, reference_family.name)
+    probes = probes if recorded is not None else []
+    if not probes or case["input"].get("patch") or max(len(t) for p in probes for t, _ in states(p)) > REFERENCE_CHARS:
+        pytest.skip("not a short case of this family")
+    assert recorded is not None
+    for probe, answer in zip(probes, recorded, strict=True):
+        split = bool(probe.get("split_special_tokens", False))
+        for (text, add), ids in zip(states(probe), answer["ids"], strict=True):
+            found = reference_family.engine.encode(text, add_special_tokens=add, split_special_tokens=split)
+            assert shared_data.difference(found.tolist(), ids) == ""

@@ -1,0 +1,147 @@
+// The chunk tree against a vector of the same chunks.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "chunk_tree.hpp"
+
+namespace tokseam::test {
+namespace {
+
+using Chunks = std::vector<Ref<Chunk>>;
+
+Ref<Chunk> draw_chunk(std::mt19937& random) {
+  static const std::vector<std::string> characters = {"a", "b", "\xC3\xA9", "\xF0\x9F\x98\x80"};
+  std::string text = characters[random() % characters.size()];
+  for (std::size_t n = random() % 9; n > 0; --n) text += characters[random() % characters.size()];
+  std::vector<std::uint32_t> ids(random() % 5);  // none at all is allowed
+  for (std::uint32_t& id : ids) id = static_cast<std::uint32_t>(random());
+  return Chunk::make(text, ids);
+}
+
+Chunks draw_chunks(std::mt19937& random, std::size_t count) {
+  Chunks chunks;
+  for (std::size_t i = 0; i < count; ++i) chunks.push_back(draw_chunk(random));
+  return chunks;
+}
+
+void check_same(const ChunkTree& tree, const Chunks& chunks) {
+  tree.validate();
+  Sums sums;
+  std::size_t index = 0;
+  tree.visit<&Sums::chunks>(0, chunks.size(), [&](const Chunk& chunk, std::size_t from, std::size_t to) {
+    CHECK(index < chunks.size() && &chunk == chunks[index].get(), "chunk " + std::to_string(index));
+    CHECK(from == 0 && to == 1, "a chunk is one unit");
+    CHECK(tree.before(index) == sums, "the sums before chunk " + std::to_string(index));
+    sums += chunk.sums();
+    ++index;
+  });
+  CHECK(index == chunks.size(), "all chunks are visited");
+  CHECK(tree.sums() == sums, "the sums");
+  CHECK(tree.before(chunks.size()) == sums, "the sums before the end");
+}
+
+void random_replacements() {
+  std::mt19937 random(3);
+  Chunks chunks = draw_chunks(random, 5);
+  ChunkTree tree = ChunkTree::build(chunks);
+  std::vector<std::pair<ChunkTree, Chunks>> kept;  // older versions: they must stay as they were
+  for (int step = 0; step < 4000; ++step) {
+    const std::size_t first = random() % (chunks.size() + 1);
+    const bool shrink = chunks.size() > 300;
+    const std::size_t gone = std::min<std::size_t>(random() % (shrink ? 200 : 4), chunks.size() - first);
+    const std::size_t added = random() % 50 == 0 ? random() % 100 : random() % 5;
+    const Chunks fresh = draw_chunks(random, added);
+    tree = tree.replaced(first, first + gone, fresh);
+    const auto at = chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(first),
+                                 chunks.begin() + static_cast<std::ptrdiff_t>(first + gone));
+    chunks.insert(at, fresh.begin(), fresh.end());
+    if (step % 10 == 0) check_same(tree, chunks);
+    if (step % 400 == 0) kept.emplace_back(tree, chunks);
+  }
+  for (const auto& [old_tree, old_chunks] : kept) check_same(old_tree, old_chunks);
+}
+
+template <std::size_t Sums::*By>
+void check_positions(const ChunkTree& tree, const Chunks& chunks) {
+  std::size_t at = 0;
+  Sums before;
+  for (const Ref<Chunk>& chunk : chunks) {
+    for (std::size_t i = 0; i < chunk->sums().*By; ++i, ++at) {
+      const ChunkTree::Found found = tree.find<By>(at);
+      CHECK(found.chunk == chunk.get() && found.before == before, "unit " + std::to_string(at));
+    }
+    before += chunk->sums();
+  }
+  CHECK_THROWS(std::out_of_range, tree.find<By>(at));
+  // Every range gives its units in order, cut at the chunks.
+  for (std::size_t start = 0; start <= at; start += 1 + start % 7) {
+    for (std::size_t stop = start; stop <= at; stop += 1 + stop % 11) {
+      std::size_t expected = start;
+      tree.visit<By>(start, stop, [&](const Chunk& chunk, std::size_t from, std::size_t to) {
+        const ChunkTree::Found found = tree.find<By>(expected);
+        CHECK(found.chunk == &chunk && found.before.*By + from == expected, "range from " + std::to_string(start));
+        CHECK(from < to && to <= chunk.sums().*By, "units inside the chunk");
+        expected += to - from;
+      });
+      CHECK(expected == stop, "range to " + std::to_string(stop));
+    }
+  }
+}
+
+void positions() {
+  std::mt19937 random(4);
+  for (const std::size_t count : {0u, 1u, 2u, 3u, 30u}) {
+    const Chunks chunks = draw_chunks(random, count);
+    const ChunkTree tree = ChunkTree::build(chunks);
+    check_positions<&Sums::bytes>(tree, chunks);
+    check_positions<&Sums::chars>(tree, chunks);
+    check_positions<&Sums::ids>(tree, chunks);
+    check_positions<&Sums::chunks>(tree, chunks);
+  }
+}
+
+void one_end_only() {
+  // The orders that unbalance a careless tree: always at one end, or joins of very different heights.
+  std::mt19937 random(5);
+  for (const bool at_front : {true, false}) {
+    ChunkTree tree;
+    Chunks chunks;
+    for (int i = 0; i < 500; ++i) {
+      const std::size_t at = at_front ? 0 : chunks.size();
+      const Chunks fresh = draw_chunks(random, 1);
+      tree = tree.replaced(at, at, fresh);
+      chunks.insert(chunks.begin() + static_cast<std::ptrdiff_t>(at), fresh.front());
+    }
+    check_same(tree, chunks);
+    for (std::size_t keep = chunks.size(); keep > 0; keep /= 2) {
+      tree = at_front ? tree.replaced(0, chunks.size() - keep, {}) : tree.replaced(keep, chunks.size(), {});
+      if (at_front) chunks.erase(chunks.begin(), chunks.end() - static_cast<std::ptrdiff_t>(keep));
+      chunks.resize(keep);
+      check_same(tree, chunks);
+    }
+  }
+}
+
+void chunk_content() {
+  const std::vector<std::uint32_t> ids = {7, 0xFFFFFFFF, 0};
+  const Ref<Chunk> chunk = Chunk::make("a\xC3\xA9\xF0\x9F\x98\x80z", ids);
+  CHECK((chunk->sums() == Sums{8, 4, 3, 1}), "sums");
+  CHECK(std::vector<std::uint32_t>(chunk->ids().begin(), chunk->ids().end()) == ids, "ids");
+  const std::vector<std::size_t> offsets = {0, 1, 3, 7, 8};
+  for (std::size_t n = 0; n < offsets.size(); ++n) CHECK(chunk->offset_of(n) == offsets[n], std::to_string(n));
+}
+
+}  // namespace
+}  // namespace tokseam::test
+
+int main() {
+  using namespace tokseam::test;
+  return run({
+      {"a chunk gives back what it holds", chunk_content},
+      {"find and visit by every unit", positions},
+      {"growth and cuts at one end", one_end_only},
+      {"random replacements, older versions unchanged", random_replacements},
+  });
+}
