@@ -1,162 +1,150 @@
 """The engine: what client, workers and benches import of this package.
 
-`load` turns a tokenizer into a `Tokenizer`: compiled to native tables where every condition of exactness holds,
-or answered by the reference, with the reason in words. Both have the same face. A `Session` keeps one text and its
-ids, and re-encodes what a change can touch.
-
-No sockets, no processes, no clock.
+`load` turns a tokenizer into a `Tokenizer`: compiled to native tables where every condition of exactness holds, or answered by the
+reference, with the reason in words. Both have the same face. No sockets, no processes, no clock.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer as HfTokenizer
 
-from .errors import BadEditError, BadTokenizerError
-from .reference import HuggingFaceReference, Ids, Positions, Reference, TiktokenReference, as_text
+from . import _native
+from .compile.admission import admit
+from .compile.refusal import Refusal
+from .compile.tables import Compiled
+from .errors import BadTokenizerError
+from .offsets import spans_of_spaces, trimmed
+from .reference import HuggingFaceReference, Ids, Positions, Reference, Text, TiktokenReference
+from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range, native_text
 
-Text = str | bytes | bytearray | memoryview  # a str, or UTF-8 bytes
+#: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
+MAX_REPORTS = 64
 
-Path_ = Literal["append", "edit", "fresh", "reference"]
-
-
-class Splice(NamedTuple):
-    """A change of a session's ids: old[start:stop] became ids (uint32)."""
-
-    start: int
-    stop: int
-    ids: Ids
-
-
-class Work(NamedTuple):
-    """How the last call was answered, and how many code points went through an encoder."""
-
-    path: Path_
-    chars_encoded: int
+#: Bytes between the cuts at which a text is parted where a question must go to the reference for some of it: long enough that
+#: the calls do not weigh, short enough that one odd character does not send the whole text there.
+REFERENCE_CHUNK_BYTES = 4096
 
 
-class Session(Protocol):
-    """One text and its ids. Positions are code points; texts are str or UTF-8 bytes.
+class MismatchReport(NamedTuple):
+    """A proof that did not hold: what was found, and which text (by its hash; texts are not kept)."""
 
-    Every method that changes the text either succeeds, or raises and leaves the session as it was.
-    """
-
-    @property
-    def chars(self) -> int: ...
-    @property
-    def token_count(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def work(self) -> Work: ...
-    def reset(self, text: Text) -> Splice: ...
-    def append(self, delta: Text) -> Splice: ...
-    def edit(self, start: int, stop: int, replacement: Text) -> Splice: ...
-    def fork(self) -> Session: ...
-    def text(self) -> str: ...
-    def ids(self) -> Ids: ...
+    tokenizer_sha256: str
+    text_sha256: str
+    text_chars: int
+    what: str
 
 
 class Tokenizer:
-    """A frozen tokenizer, native or by the reference."""
+    """A frozen tokenizer, native or by the reference. Any number of threads may use it.
 
-    def __init__(self, reference: Reference, reason: str) -> None:
+    status: 'native' or 'reference'; reason: why, in words ('' for native). sha256 names its content.
+    """
+
+    def __init__(self, reference: Reference, compiled: Compiled | None, reason: str) -> None:
         self.sha256 = reference.sha256
-        self.status: Literal["native", "reference"] = "reference"
+        self.status: Literal["native", "reference"] = "native" if compiled else "reference"
         self.reason = reason
+        #: How often a proof did not hold and the reference took over.
+        self.mismatches = 0
+        self.reports: deque[MismatchReport] = deque(maxlen=MAX_REPORTS)
         self._reference = reference
+        self._encoder = _native.Encoder(compiled.native) if compiled else None
+        self._pipeline = compiled.pipeline if compiled else None
+        nothing = np.empty(0, dtype=np.uint32)
+        self._around: tuple[Ids, Ids] = (nothing, nothing)
+        if compiled:
+            self._around = (
+                np.array(compiled.pipeline.prefix, dtype=np.uint32),
+                np.array(compiled.pipeline.suffix, dtype=np.uint32),
+            )
+            self._spaces = spans_of_spaces(compiled.pipeline)
 
     def encode(self, text: Text, *, add_special_tokens: bool = False, split_special_tokens: bool = False) -> Ids:
-        """Encode `text` in full: uint32 ids, equal to the reference's. Raises BadTextError."""
-        return self._reference.encode(as_text(text), add_special_tokens, split_special_tokens)
+        """Encode `text` in full: uint32 ids, equal to the reference's. Raises BadTextError.
+
+        split_special_tokens: literals of special tokens in the text are ordinary text.
+        """
+        text = native_text(text)
+        if self._encoder is None:
+            return self._reference.encode(text, add_special_tokens, split_special_tokens)
+        ids = self._encoder.encode(text, split_special_tokens)
+        if add_special_tokens and len(self._around[0]) + len(self._around[1]):
+            return np.concatenate([self._around[0], ids, self._around[1]])
+        return ids
 
     def offsets(self, text: Text) -> Positions:
-        """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them."""
-        return self._reference.offsets(as_text(text))
+        """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them. Raises BadTextError."""
+        text = native_text(text)
+        if self._encoder is None or self._pipeline is None:
+            return self._reference.offsets(text)
+        ids, spans, known = self._encoder.spans(text)
+        if not known:
+            # Normalization, or a byte that the vocabulary lacks: only the reference knows the spans of such chunks.
+            spans = self._by_chunks(text, self._chunk_spans)
+        return trimmed(ids, spans, self._spaces, self._pipeline) if self._pipeline.trim_offsets else spans
 
     def pieces(self, text: Text) -> Positions:
-        """Return where the pieces that hold at least one id start: int64, code points."""
-        return self._reference.pieces(as_text(text))
+        """Return where the pieces that hold at least one id start: int64, code points. Raises BadTextError."""
+        text = native_text(text)
+        if self._encoder is None:
+            return self._reference.pieces(text)
+        starts, known = self._encoder.pieces(text)
+        return starts if known else self._by_chunks(text, self._chunk_pieces)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """Return the text of `ids`, as the reference decodes them. Raises BadIdError."""
         return self._reference.decode(ids, skip_special_tokens)
 
+    def cuts(self, text: Text) -> Positions:
+        """Return every synchronizing position of `text` in code points; none where the reference runs. Raises BadTextError."""
+        text = native_text(text)
+        return self._encoder.cuts(text) if self._encoder else np.empty(0, dtype=np.int64)
+
     def session(self, *, add_special_tokens: bool = False, split_special_tokens: bool = False) -> Session:
         """Start an empty session."""
-        return ReferenceSession(self._reference, add_special_tokens, split_special_tokens)
+        if self._encoder is None:
+            return ReferenceSession(self._reference, add_special_tokens, split_special_tokens)
+        nothing = np.empty(0, dtype=np.uint32)
+        return NativeSession(
+            _native.Session(self._encoder, split_special_tokens),
+            self._around if add_special_tokens else (nothing, nothing),
+            lambda: ReferenceSession(self._reference, add_special_tokens, split_special_tokens),
+            self._report,
+        )
 
+    def _report(self, error: _native.OverlapMismatch, text: str) -> None:
+        self.mismatches += 1
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.reports.append(MismatchReport(self.sha256, digest, len(text), str(error)))
 
-class ReferenceSession:
-    """A session that encodes its whole text by the reference at every step."""
+    def _by_chunks(self, text: str, ask: Any) -> Positions:
+        """Part `text` at synchronizing positions, ask about each chunk, and move the answers to where the chunks stand."""
+        assert self._encoder is not None
+        ends = [*self._encoder.cuts(text, REFERENCE_CHUNK_BYTES).tolist(), len(text)]
+        start, answers = 0, []
+        for end in ends:
+            answers.append(ask(text[start:end]) + start)
+            start = end
+        joined: Positions = np.concatenate(answers)
+        return joined
 
-    def __init__(self, reference: Reference, add_special_tokens: bool, split_special_tokens: bool) -> None:
-        self._reference = reference
-        self._flags = (add_special_tokens, split_special_tokens)
-        self._text = ""
-        self._ids = reference.encode("", *self._flags)
-        self.work = Work("reference", 0)
+    def _chunk_spans(self, chunk: str) -> Positions:
+        assert self._encoder is not None
+        _, spans, known = self._encoder.spans(chunk)
+        return spans if known else self._reference.untrimmed_offsets(chunk)
 
-    @property
-    def chars(self) -> int:
-        return len(self._text)
-
-    @property
-    def token_count(self) -> int:
-        return len(self._ids)
-
-    @property
-    def memory_bytes(self) -> int:
-        return len(self._text.encode()) + self._ids.nbytes
-
-    def reset(self, text: Text) -> Splice:
-        return self._become(as_text(text))
-
-    def append(self, delta: Text) -> Splice:
-        return self._become(self._text + as_text(delta))
-
-    def edit(self, start: int, stop: int, replacement: Text) -> Splice:
-        check_range(start, stop, len(self._text))
-        return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
-
-    def fork(self) -> ReferenceSession:
-        twin = ReferenceSession.__new__(ReferenceSession)
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def text(self) -> str:
-        return self._text
-
-    def ids(self) -> Ids:
-        return self._ids.copy()
-
-    def _become(self, text: str) -> Splice:
-        old, new = self._ids, self._reference.encode(text, *self._flags)
-        self._text, self._ids = text, new
-        self.work = Work("reference", len(text))
-        return splice_between(old, new)
-
-
-def check_range(start: int, stop: int, length: int) -> None:
-    """Raise BadEditError unless 0 <= start <= stop <= length (code points)."""
-    if not 0 <= start <= stop <= length:
-        raise BadEditError(f"the edit's range {start}:{stop} does not lie in the session's text of {length} characters")
-
-
-def splice_between(old: Ids, new: Ids) -> Splice:
-    """Return the smallest single splice that turns `old` into `new`."""
-    shared = min(len(old), len(new))
-    unequal = np.flatnonzero(old[:shared] != new[:shared])
-    start = int(unequal[0]) if len(unequal) else shared
-    rest = shared - start
-    tail_unequal = np.flatnonzero(old[len(old) - rest :][::-1] != new[len(new) - rest :][::-1])
-    suffix = int(tail_unequal[0]) if len(tail_unequal) else rest
-    return Splice(start, len(old) - suffix, new[start : len(new) - suffix].copy())
+    def _chunk_pieces(self, chunk: str) -> Positions:
+        assert self._encoder is not None
+        starts, known = self._encoder.pieces(chunk)
+        return starts if known else self._reference.pieces(chunk)
 
 
 def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
@@ -164,20 +152,40 @@ def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
 
     Raises BadTokenizerError when the source can't be read as a tokenizer.
     """
+    reference: Reference
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         try:
-            content = path.read_bytes()
+            content: Any = path.read_bytes()
         except OSError as error:
             raise BadTokenizerError(f"{path}: {error.strerror}") from None
-        return Tokenizer(HuggingFaceReference.from_json(content), "not compiled yet")
-    if isinstance(source, HfTokenizer):
-        return Tokenizer(HuggingFaceReference.from_json(source.to_str().encode()), "not compiled yet")
-    if type(source).__module__.split(".")[0] == "tiktoken":
-        return Tokenizer(TiktokenReference(source), "not compiled yet")
-    raise BadTokenizerError(
-        f"a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, not {type(source).__name__}"
-    )
+        reference = HuggingFaceReference.from_json(content)
+    elif isinstance(source, HfTokenizer):
+        content = source.to_str().encode()
+        reference = HuggingFaceReference.from_json(content)
+    elif type(source).__module__.split(".")[0] == "tiktoken":
+        content = source
+        reference = TiktokenReference(source)
+    else:
+        raise BadTokenizerError(
+            "a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, "
+            f"not {type(source).__name__}"
+        )
+    try:
+        return Tokenizer(reference, admit(reference, content), "")
+    except Refusal as refusal:
+        return Tokenizer(reference, None, str(refusal))
 
 
-__all__ = ["Ids", "Positions", "Session", "Splice", "Text", "Tokenizer", "Work", "check_range", "load"]
+__all__ = [
+    "Ids",
+    "MismatchReport",
+    "Positions",
+    "Session",
+    "Splice",
+    "Text",
+    "Tokenizer",
+    "Work",
+    "check_range",
+    "load",
+]

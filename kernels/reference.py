@@ -14,10 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as HfTokenizer
 
 from .errors import BadIdError, BadTextError, BadTokenizerError, UnsupportedError
 
+Text = str | bytes | bytearray | memoryview  # a str, or UTF-8 bytes
 Ids = npt.NDArray[np.uint32]
 Positions = npt.NDArray[np.int64]
 
@@ -29,11 +31,12 @@ class Reference(Protocol):
 
     def encode(self, text: str, add_special_tokens: bool, split_special_tokens: bool) -> Ids: ...
     def offsets(self, text: str) -> Positions: ...
+    def untrimmed_offsets(self, text: str) -> Positions: ...
     def pieces(self, text: str) -> Positions: ...
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
 
 
-def as_text(text: str | bytes | bytearray | memoryview) -> str:
+def as_text(text: Text) -> str:
     """Return `text` as a str that has a UTF-8 form.
 
     Raises BadTextError with the position of the first lone surrogate (a str) or malformed byte (UTF-8 bytes).
@@ -92,13 +95,26 @@ class HuggingFaceReference:
             encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
 
-    def pieces(self, text: str) -> Positions:
-        # The post-processor may trim offsets, which would move a piece's start: ask a copy that has none.
+    def untrimmed_offsets(self, text: str) -> Positions:
+        """Spans as they are before a post-processor trims white space off them."""
+        encoding = self._without_trimming().encode(text, add_special_tokens=False)
+        return np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+
+    def added_tokens(self) -> dict[int, AddedToken]:
+        """Return id -> added token, by the ids that the reference really gives."""
+        tokens: dict[int, AddedToken] = self._tokenizer.get_added_tokens_decoder()
+        return tokens
+
+    def _without_trimming(self) -> HfTokenizer:
         if self._without_post_processor is None:
             content: dict[str, Any] = json.loads(self._tokenizer.to_str())
             content["post_processor"] = None
             self._without_post_processor = HfTokenizer.from_str(json.dumps(content))
-        encoding = self._without_post_processor.encode(text, add_special_tokens=False)
+        return self._without_post_processor
+
+    def pieces(self, text: str) -> Positions:
+        # The post-processor may trim offsets, which would move a piece's start.
+        encoding = self._without_trimming().encode(text, add_special_tokens=False)
         words = np.array(encoding.word_ids, dtype=np.int64)
         starts = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)[:, 0]
         first = np.ones(len(words), dtype=bool)
@@ -140,6 +156,9 @@ class TiktokenReference:
         spans[:, 0] = character[ends - lengths]
         spans[:, 1] = character[ends - 1] + 1
         return spans
+
+    def untrimmed_offsets(self, text: str) -> Positions:
+        return self.offsets(text)
 
     def pieces(self, text: str) -> Positions:
         raise UnsupportedError("tiktoken does not tell where its pieces start")

@@ -1,0 +1,107 @@
+r"""Ask the reference engines which code points an atom holds, one by one.
+
+Never Python's or any library's Unicode data: the engines disagree with them, and with each other, on thousands of code points.
+What was probed is kept in the user's cache, keyed by the engine, its version and the atom: another version is probed anew.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Regex, pre_tokenizers
+
+from .. import cache
+from .refusal import Refusal
+from .regex_syntax import Dialect
+
+CODE_POINTS = 0x110000
+
+#: Membership of every code point; surrogates, which no text holds, are never members.
+Members = npt.NDArray[np.bool_]
+
+
+@functools.lru_cache(maxsize=1)
+def every_character() -> str:
+    """Return all 1,112,064 characters in order: every code point but the surrogates."""
+    points = np.arange(CODE_POINTS, dtype="<u4")
+    return points[(points < 0xD800) | (points > 0xDFFF)].tobytes().decode("utf-32-le")
+
+
+def members_of(text: str) -> Members:
+    """Return which code points occur in `text`."""
+    members = np.zeros(CODE_POINTS, dtype=bool)
+    members[np.frombuffer(text.encode("utf-32-le"), dtype="<u4")] = True
+    return members
+
+
+def engine_version(dialect: str) -> str:
+    """Return the distribution and version that answers for a dialect."""
+    name = "tiktoken" if dialect == "rust" else "tokenizers"
+    return f"{name} {metadata.version(name)}"
+
+
+def probe_atom(source: str, dialect: Dialect) -> Members:
+    """Return the members of one atom. Raises Refusal when the engine does not accept it."""
+    return _cached(f"{dialect}\0{source}", dialect, lambda: (_probe_onig if dialect == "onig" else _probe_rust)(source))
+
+
+def probe_numeric() -> Members:
+    """Return what the reference's Digits stage takes for a digit."""
+    return _cached("digits", "onig", _probe_digits)
+
+
+def _cached(what: str, dialect: str, probe: Any) -> Members:
+    key = f"{engine_version(dialect)}\0{what}"
+    packed = cache.get("classes", key)
+    if packed is None or len(packed) != CODE_POINTS // 8:
+        members: Members = probe()
+        cache.put("classes", key, np.packbits(members).tobytes())
+        return members
+    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(bool)
+
+
+def _probe_onig(source: str) -> Members:
+    try:
+        split = pre_tokenizers.Split(Regex(source), "removed")
+    except Exception as error:
+        raise Refusal(f"the reference engine does not accept {source!r}: {error}") from None
+    left_over = "".join(piece for piece, _ in split.pre_tokenize_str(every_character()))
+    members = ~members_of(left_over)
+    members[0xD800:0xE000] = False
+    return members
+
+
+def _probe_rust(source: str) -> Members:
+    import tiktoken  # only reached through a tiktoken.Encoding
+
+    # What the pattern does not match, tiktoken drops: with single bytes as its vocabulary, the ids are the members' UTF-8.
+    probe = tiktoken.Encoding(
+        "probe", pat_str=source, mergeable_ranks={bytes([byte]): byte for byte in range(256)}, special_tokens={}
+    )
+    return members_of(bytes(probe.encode_ordinary(every_character())).decode())
+
+
+def _probe_digits() -> Members:
+    # A letter between every two characters, so that a piece without one is a digit by itself.
+    fenced = "a" + "a".join(every_character()) + "a"
+    pieces = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(fenced)
+    return members_of("".join(piece for piece, _ in pieces if "a" not in piece))
+
+
+def check_no_sequences(sources: list[str], dialect: Dialect) -> None:
+    r"""Refuse case-insensitive literals that one other character matches as a whole (\u00df for ss, \ufb06 for st).
+
+    `sources` are adjacent case-insensitive atoms; Oniguruma folds up to three characters together.
+    """
+    if dialect == "rust":
+        return  # simple case folding only: one character for one
+    inner = [source[len("(?i:") : -1] for source in sources]
+    for length in (2, 3):
+        for start in range(len(inner) - length + 1):
+            joined = "".join(inner[start : start + length])
+            if probe_atom(f"(?i:{joined})", dialect).any():
+                raise Refusal(f"under (?i) one character matches {joined!r} as a whole")

@@ -1,0 +1,218 @@
+"""NFC as the reference does it, as tables probed out of its own normalizers.
+
+The reference's normalization data is years older than its regex data, so neither Python's nor any other library's may stand in.
+What is probed: every canonical decomposition, the order of the marks, and from both the compositions. The result is checked
+against the reference's NFC before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import normalizers
+
+from .. import cache
+from .class_probe import CODE_POINTS, Members, engine_version, every_character
+from .refusal import Refusal
+
+#: Fences between probes; a starter that composes with nothing.
+_FENCE = "\n"
+
+#: Marks of the lowest and the highest combining class, 1 and 240 (one of them changes places with every other mark).
+_LOWEST, _HIGHEST = "\u0334", "\u0345"
+
+#: Hangul is composed by arithmetic (Unicode 3.12), not by table.
+HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
+HANGUL_L, HANGUL_V, HANGUL_T = (0x1100, 0x1112), (0x1161, 0x1175), (0x11A8, 0x11C2)
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """Tables of NFC.
+
+    decomposition: code point -> its full canonical decomposition, where there is one (Hangul syllables left out).
+    order: code point -> combining class, where it is not 0. composition: (first, second) -> composite.
+    """
+
+    decomposition: dict[int, tuple[int, ...]]
+    order: dict[int, int]
+    composition: dict[tuple[int, int], int]
+
+    def suspect(self) -> Members:
+        """Characters whose presence can make NFC change a text: that it rewrites, reorders, or composes with what precedes."""
+        members = np.zeros(CODE_POINTS, dtype=bool)
+        members[list(self.order)] = True
+        members[[second for _, second in self.composition]] = True
+        composites = set(self.composition.values())
+        members[[point for point in self.decomposition if point not in composites]] = True
+        members[HANGUL_V[0] : HANGUL_V[1] + 1] = True
+        members[HANGUL_T[0] : HANGUL_T[1] + 1] = True
+        return members
+
+    def composes_onward(self) -> Members:
+        """Characters that something behind them can compose with."""
+        members = np.zeros(CODE_POINTS, dtype=bool)
+        members[[first for first, _ in self.composition]] = True
+        members[HANGUL_L[0] : HANGUL_L[1] + 1] = True
+        members[HANGUL_FIRST : HANGUL_LAST + 1] = True
+        return members
+
+    def arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """Return flat tables for the native engine, sorted by key."""
+        points = sorted(self.decomposition)
+        lengths = [len(self.decomposition[p]) for p in points]
+        pairs = sorted(self.composition)
+        return {
+            "decomposed": np.array(points, dtype=np.uint32),
+            "decomposition_ends": np.cumsum(lengths).astype(np.uint32),
+            "decomposition": np.array([c for p in points for c in self.decomposition[p]], dtype=np.uint32),
+            "ordered": np.array(sorted(self.order), dtype=np.uint32),
+            "order": np.array([self.order[p] for p in sorted(self.order)], dtype=np.uint32),
+            "composed_first": np.array([a for a, _ in pairs], dtype=np.uint32),
+            "composed_second": np.array([b for _, b in pairs], dtype=np.uint32),
+            "composite": np.array([self.composition[p] for p in pairs], dtype=np.uint32),
+        }
+
+    def nfc(self, text: str) -> str:
+        """Normalize by the tables: the plain algorithm, which the native one is tested against."""
+        points: list[int] = []
+        for char in text:
+            point = ord(char)
+            if HANGUL_FIRST <= point <= HANGUL_LAST:
+                index = point - HANGUL_FIRST
+                points += [0x1100 + index // 588, 0x1161 + index % 588 // 28] + [0x11A7 + index % 28] * (index % 28 > 0)
+            else:
+                points += self.decomposition.get(point, (point,))
+        for start in range(len(points)):  # insertion sort of each run of marks: stable
+            here = start
+            order = self.order.get(points[here], 0)
+            while order and here and self.order.get(points[here - 1], 0) > order:
+                points[here - 1], points[here] = points[here], points[here - 1]
+                here -= 1
+        return "".join(map(chr, self._compose(points)))
+
+    def _compose(self, points: list[int]) -> list[int]:
+        out: list[int] = []
+        starter, last_order = -1, 0
+        for point in points:
+            order = self.order.get(point, 0)
+            if starter >= 0 and (last_order < order or (last_order == 0 and len(out) - 1 == starter)):
+                composite = self._pair(out[starter], point)
+                if composite is not None:
+                    out[starter] = composite
+                    continue
+            if order == 0:
+                starter = len(out)
+            last_order = order
+            out.append(point)
+        return out
+
+    def _pair(self, first: int, second: int) -> int | None:
+        if HANGUL_L[0] <= first <= HANGUL_L[1] and HANGUL_V[0] <= second <= HANGUL_V[1]:
+            return HANGUL_FIRST + ((first - 0x1100) * 21 + second - 0x1161) * 28
+        if (
+            HANGUL_FIRST <= first <= HANGUL_LAST
+            and (first - HANGUL_FIRST) % 28 == 0
+            and HANGUL_T[0] <= second <= HANGUL_T[1]
+        ):
+            return first + second - 0x11A7
+        return self.composition.get((first, second))
+
+
+def probe_nfc() -> Normalization:
+    """Return the reference's NFC tables. Raises Refusal when tables cannot reproduce its NFC."""
+    key = engine_version("onig")
+    kept = cache.get("nfc", key)
+    if kept is not None:
+        decomposition, order, composition = json.loads(kept)
+        return Normalization(
+            {point: tuple(points) for point, points in decomposition},
+            {point: value for point, value in order},
+            {(first, second): composite for first, second, composite in composition},
+        )
+    tables = _probe()
+    _check(tables)
+    rows = (
+        list(tables.decomposition.items()),
+        list(tables.order.items()),
+        [(first, second, composite) for (first, second), composite in tables.composition.items()],
+    )
+    cache.put("nfc", key, json.dumps(rows).encode())
+    return tables
+
+
+def _fenced(normalize: object, texts: list[str]) -> list[str]:
+    """Normalize many short texts in one call."""
+    joined: str = normalize.normalize_str(_FENCE.join(texts))  # type: ignore[attr-defined]
+    return joined.split(_FENCE)
+
+
+def _probe() -> Normalization:
+    nfd, nfc = normalizers.NFD(), normalizers.NFC()
+    characters = [c for c in every_character() if c != _FENCE]
+    characters = [c for c in characters if not HANGUL_FIRST <= ord(c) <= HANGUL_LAST]
+    decomposition = {
+        ord(char): tuple(map(ord, result))
+        for char, result in zip(characters, _fenced(nfd, characters), strict=True)
+        if result != char
+    }
+    order = _probe_order([c for c in characters if ord(c) not in decomposition])
+    composed = _fenced(nfc, [chr(point) for point in decomposition])
+    composition: dict[tuple[int, int], int] = {}
+    kept = [point for point, result in zip(decomposition, composed, strict=True) if result == chr(point)]
+    for point, prefix in zip(
+        kept, _fenced(nfc, ["".join(map(chr, decomposition[p][:-1])) for p in kept]), strict=True
+    ):
+        if len(prefix) == 1:
+            composition[ord(prefix), decomposition[point][-1]] = point
+    return Normalization(decomposition, order, composition)
+
+
+def _probe_order(characters: list[str]) -> dict[int, int]:
+    """Find every mark's combining class by what it is reordered with.
+
+    Python's data only suggests one well-known mark for each class (classes never change once published); where a character belongs is
+    the reference's answer: in the class whose mark it changes places with on neither side.
+    """
+    nfd = normalizers.NFD()
+    low = _fenced(nfd, [char + _LOWEST for char in characters])
+    high = _fenced(nfd, [_HIGHEST + char for char in characters])
+    marks = [
+        char
+        for char, left, right in zip(characters, low, high, strict=True)
+        if left != char + _LOWEST or right != _HIGHEST + char
+    ]
+    suggested: dict[int, str] = {}
+    for char in marks:  # only what the reference itself takes for a mark: its data is older than Python's
+        suggested.setdefault(unicodedata.combining(char), char)
+    ladder = sorted((value, char) for value, char in suggested.items() if value)
+    order = {}
+    for char in marks:
+        before = _fenced(nfd, [char + mark for _, mark in ladder])
+        after = _fenced(nfd, [mark + char for _, mark in ladder])
+        for (value, mark), left, right in zip(ladder, before, after, strict=True):
+            if left == char + mark and right == mark + char:
+                order[ord(char)] = value
+                break
+        else:
+            raise Refusal(f"the reference orders U+{ord(char):04X} like no known mark")
+    return order
+
+
+def _check(tables: Normalization) -> None:
+    """Compare with the reference: every character alone, and random texts of the characters that interact."""
+    nfc = normalizers.NFC()
+    interacting = [chr(p) for p in {*tables.order, *(s for _, s in tables.composition), *(f for f, _ in tables.composition)}]
+    rng = random.Random(0)
+    texts = [chr(p) for p in (*tables.decomposition, *tables.order)]
+    texts += ["".join(map(chr, points)) for points in tables.decomposition.values()]
+    texts += ["".join(rng.choices(interacting, k=rng.randint(2, 6))) for _ in range(20_000)]
+    texts += ["".join(chr(rng.choice((0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x0301))) for _ in range(4)) for _ in range(500)]
+    for text, expected in zip(texts, _fenced(nfc, texts), strict=True):
+        if tables.nfc(text) != expected:
+            raise Refusal(f"the reference's NFC of {text!r} does not follow from its own tables")

@@ -1,0 +1,71 @@
+"""Derive the synchronizing pairs of a pipeline from its automata (design 3.3; claims in kernels/README.md).
+
+A pair of classes (a, b) is synchronizing when a text may be cut between an a and a b, whatever stands around them, and the sides
+encoded on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .automaton import DEAD, MATCH, START, STATE, Automaton
+
+#: bool (classes, classes): [a, b]
+Pairs = npt.NDArray[np.bool_]
+
+
+def entered_by(automaton: Automaton) -> list[set[int]]:
+    """For each class: the reachable states with threads that consuming it can lead to."""
+    entered: list[set[int]] = [set() for _ in range(automaton.classes)]
+    seen, stack = {START}, [START]
+    while stack:
+        state = stack.pop()
+        for symbol in range(automaton.classes):
+            target = int(automaton.transitions[state, symbol]) & STATE
+            if target == DEAD:
+                continue
+            entered[symbol].add(target)
+            if target not in seen:
+                seen.add(target)
+                stack.append(target)
+    return entered
+
+
+def stage_pairs(automaton: Automaton) -> tuple[Pairs, Pairs]:
+    """Return (quiet, boundary) of one stage.
+
+    quiet: uncrossed (no attempt that consumed a goes on over b) and neutral (every attempt decides about a match in the same way
+    whether b or the end comes next). boundary: quiet, and not both a and b can lie in text that no match covers.
+    """
+    table, end = automaton.transitions, automaton.classes
+    quiet = np.ones((end, end), dtype=bool)
+    for a, states in enumerate(entered_by(automaton)):
+        for state in states:
+            row = table[state]
+            quiet[a] &= (row[:end] & STATE) == DEAD
+            quiet[a] &= (row[:end] & MATCH) == (row[end] & MATCH)
+    gap = automaton.can_fail()
+    return quiet, quiet & ~(gap[:, None] & gap[None, :])
+
+
+def synchronizing_pairs(stages: Sequence[Automaton], forbidden: Iterable[tuple[int, int]], excluded: Pairs) -> Pairs:
+    """Return the pairs at which every text may be cut.
+
+    Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each must be quiet
+    about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of design 3.3).
+    `forbidden` are pairs that stand adjacent in an added-token literal; `excluded` the ones the normalizer rules out.
+    """
+    classes = stages[0].classes
+    result = np.zeros((classes, classes), dtype=bool)
+    still_quiet = np.ones((classes, classes), dtype=bool)
+    for stage in stages:
+        quiet, boundary = stage_pairs(stage)
+        result |= still_quiet & boundary
+        still_quiet &= quiet
+    for a, b in forbidden:
+        result[a, b] = False
+    result &= ~excluded
+    return result

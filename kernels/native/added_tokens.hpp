@@ -1,0 +1,106 @@
+// Finds added-token literals in a text, leftmost first and of those the longest, as a trie over bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "classes.hpp"
+#include "vocabulary.hpp"
+
+namespace tokseam {
+
+class AddedTokens {
+ public:
+  struct Token {
+    std::uint32_t id = kNoId;
+    bool special = false;
+  };
+  struct Found {
+    std::size_t begin = kNone, end = kNone;  // bytes; begin == kNone: nothing more
+    Token token;
+  };
+
+  bool empty() const { return nodes_.size() == 1 && edges_.empty(); }
+
+  // Build from literals in any order; call once.
+  void build(const std::vector<std::pair<std::string_view, Token>>& literals) {
+    std::vector<std::map<unsigned char, std::uint32_t>> children(1);
+    std::vector<Token> tokens(1);
+    for (const auto& [literal, token] : literals) {
+      std::uint32_t at = 0;
+      for (const char c : literal) {
+        const auto [entry, added] =
+            children[at].try_emplace(static_cast<unsigned char>(c), static_cast<std::uint32_t>(children.size()));
+        at = entry->second;
+        if (added) children.emplace_back(), tokens.emplace_back();
+      }
+      tokens[at] = token;
+    }
+    nodes_.clear();
+    for (std::size_t node = 0; node < children.size(); ++node) {
+      nodes_.push_back({static_cast<std::uint32_t>(edges_.size()), tokens[node]});
+      for (const auto& [byte, child] : children[node]) edges_.push_back({byte, child});
+    }
+    nodes_.push_back({static_cast<std::uint32_t>(edges_.size()), {}});
+    for (const auto& [byte, child] : children[0]) first_[byte] = true, only_ = byte;
+    single_first_ = children[0].size() == 1;
+  }
+
+  // The first match at or after `from`.
+  Found find(std::string_view text, std::size_t from) const {
+    for (std::size_t at = candidate(text, from); at != kNone; at = candidate(text, at + 1)) {
+      const Found found = longest(text, at);
+      if (found.begin != kNone) return found;
+    }
+    return {};
+  }
+
+ private:
+  struct Edge {
+    unsigned char byte;
+    std::uint32_t child;
+  };
+  struct Node {
+    std::uint32_t edges;  // where this node's edges begin; the next node's begin where they end
+    Token token;          // id kNoId: no literal ends here
+  };
+
+  std::size_t candidate(std::string_view text, std::size_t from) const {
+    if (from >= text.size()) return kNone;
+    if (single_first_) {
+      const void* hit = std::memchr(text.data() + from, only_, text.size() - from);
+      return hit ? static_cast<std::size_t>(static_cast<const char*>(hit) - text.data()) : kNone;
+    }
+    for (; from < text.size(); ++from)
+      if (first_[static_cast<unsigned char>(text[from])]) return from;
+    return kNone;
+  }
+
+  Found longest(std::string_view text, std::size_t begin) const {
+    Found found;
+    std::uint32_t node = 0;
+    for (std::size_t at = begin; at < text.size();) {
+      const auto byte = static_cast<unsigned char>(text[at++]);
+      std::uint32_t edge = nodes_[node].edges;
+      const std::uint32_t stop = nodes_[node + 1].edges;
+      while (edge < stop && edges_[edge].byte != byte) ++edge;
+      if (edge == stop) break;
+      node = edges_[edge].child;
+      if (nodes_[node].token.id != kNoId) found = {begin, at, nodes_[node].token};
+    }
+    return found;
+  }
+
+  std::vector<Node> nodes_{Node{0, {}}};
+  std::vector<Edge> edges_;
+  std::array<bool, 256> first_{};
+  bool single_first_ = false;
+  unsigned char only_ = 0;
+};
+
+}  // namespace tokseam

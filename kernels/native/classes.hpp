@@ -1,0 +1,109 @@
+// The class of a character, and which pairs of classes are synchronizing. Tables come from kernels/compile/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "utf8.hpp"
+
+namespace tokseam {
+
+constexpr std::size_t kNone = std::string_view::npos;
+
+class Classes {
+ public:
+  // class_of: one byte a code point, 0x110000 of them; pairs: count * count, row-major; suspect: count.
+  Classes(std::size_t count, const std::uint8_t* class_of, const std::uint8_t* pairs, const std::uint8_t* suspect)
+      : count_(count), pairs_(pairs, pairs + count * count), suspect_(suspect, suspect + count) {
+    std::unordered_map<std::string_view, std::uint16_t> known;
+    for (std::size_t block = 0; block < kBlocks; ++block) {
+      const std::string_view content(reinterpret_cast<const char*>(class_of + block * kBlockSize), kBlockSize);
+      const auto [entry, added] = known.try_emplace(content, static_cast<std::uint16_t>(known.size()));
+      if (added) blocks_.insert(blocks_.end(), class_of + block * kBlockSize, class_of + (block + 1) * kBlockSize);
+      index_[block] = entry->second;
+    }
+  }
+
+  std::size_t count() const { return count_; }
+
+  // The class that stands for the inner bytes of a character in a class buffer; see `fill`.
+  std::uint8_t inner() const { return static_cast<std::uint8_t>(count_); }
+
+  std::uint8_t of(std::uint32_t point) const {
+    return blocks_[static_cast<std::size_t>(index_[point / kBlockSize]) * kBlockSize + point % kBlockSize];
+  }
+
+  bool suspect(std::uint8_t number) const { return suspect_[number] != 0; }
+
+  bool synchronizing(std::uint8_t a, std::uint8_t b) const { return pairs_[a * count_ + b] != 0; }
+
+  // Write one byte a byte of text: a character's class at its first byte, inner() at the others.
+  // Returns whether any character is suspect (normalization may change the text).
+  bool fill(std::string_view text, std::uint8_t* out) const {
+    std::uint8_t any = 0;
+    const std::size_t n = text.size();
+    for (std::size_t i = 0; i < n;) {
+      const auto byte = static_cast<unsigned char>(text[i]);
+      if (byte < 0x80) {
+        const std::uint8_t number = blocks_[byte];  // block 0 is always stored first
+        out[i++] = number;
+        any |= suspect_[number];
+        continue;
+      }
+      const std::size_t width = utf8_width(text[i]);
+      const std::uint8_t number = of(utf8_decode(text.data() + i));
+      any |= suspect_[number];
+      out[i] = number;
+      for (std::size_t k = 1; k < width; ++k) out[i + k] = inner();
+      i += width;
+    }
+    return any != 0;
+  }
+
+  // First synchronizing position p with from <= p < text.size() and p > 0, or kNone.
+  std::size_t next_cut(std::string_view text, std::size_t from) const {
+    if (from == 0) from = 1;
+    while (from < text.size() && is_continuation(text[from])) ++from;
+    if (from >= text.size()) return kNone;
+    std::uint8_t before = of(utf8_decode(text.data() + utf8_before(text, from)));
+    for (std::size_t at = from; at < text.size(); at += utf8_width(text[at])) {
+      const std::uint8_t here = of(utf8_decode(text.data() + at));
+      if (synchronizing(before, here)) return at;
+      before = here;
+    }
+    return kNone;
+  }
+
+  // Last synchronizing position p with 0 < p <= upto and p < text.size(), or kNone.
+  std::size_t last_cut(std::string_view text, std::size_t upto) const {
+    if (text.empty()) return kNone;
+    std::size_t at = upto < text.size() ? upto : text.size() - 1;
+    while (at > 0 && is_continuation(text[at])) --at;
+    if (at == 0) return kNone;
+    std::uint8_t here = of(utf8_decode(text.data() + at));
+    while (at > 0) {
+      const std::size_t previous = utf8_before(text, at);
+      const std::uint8_t before = of(utf8_decode(text.data() + previous));
+      if (synchronizing(before, here)) return at;
+      here = before;
+      at = previous;
+    }
+    return kNone;
+  }
+
+ private:
+  static constexpr std::size_t kBlockSize = 256;
+  static constexpr std::size_t kBlocks = 0x110000 / kBlockSize;
+
+  std::size_t count_;                // classes; at most 253, so that inner() and the end have numbers of their own
+  std::vector<std::uint8_t> pairs_;  // [a * count_ + b] != 0: synchronizing
+  std::vector<std::uint8_t> suspect_;
+  std::vector<std::uint8_t> blocks_;  // the distinct blocks of 256 classes, the block of U+0000 first
+  std::uint16_t index_[kBlocks] = {};
+};
+
+}  // namespace tokseam

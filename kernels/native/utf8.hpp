@@ -1,0 +1,53 @@
+// UTF-8 that is known to be valid: step, decode, append (code_points.hpp counts). Nothing here validates; texts are checked before they come in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace tokseam {
+
+inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
+
+// Bytes of the character that starts with `lead`.
+inline std::size_t utf8_width(char lead) {
+  const auto b = static_cast<unsigned char>(lead);
+  return b < 0x80 ? 1 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
+}
+
+// The code point that starts at text[at].
+// SAFETY: the text is valid UTF-8, so all the bytes that the lead byte announces are there.
+inline std::uint32_t utf8_decode(const char* text) {
+  const auto byte = [text](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  const std::uint32_t b0 = byte(0);
+  if (b0 < 0x80) return b0;
+  if (b0 < 0xE0) return (b0 & 0x1FU) << 6 | (byte(1) & 0x3FU);
+  if (b0 < 0xF0) return (b0 & 0x0FU) << 12 | (byte(1) & 0x3FU) << 6 | (byte(2) & 0x3FU);
+  return (b0 & 0x07U) << 18 | (byte(1) & 0x3FU) << 12 | (byte(2) & 0x3FU) << 6 | (byte(3) & 0x3FU);
+}
+
+inline void utf8_append(std::string& out, std::uint32_t point) {
+  const auto put = [&out](std::uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xC0U | point >> 6), put(0x80U | (point & 0x3FU));
+  } else if (point < 0x10000) {
+    put(0xE0U | point >> 12), put(0x80U | (point >> 6 & 0x3FU)), put(0x80U | (point & 0x3FU));
+  } else {
+    put(0xF0U | point >> 18), put(0x80U | (point >> 12 & 0x3FU)), put(0x80U | (point >> 6 & 0x3FU)),
+        put(0x80U | (point & 0x3FU));
+  }
+}
+
+// Where the character that ends before text[at] starts; at > 0.
+inline std::size_t utf8_before(std::string_view text, std::size_t at) {
+  do {
+    --at;
+  } while (is_continuation(text[at]));
+  return at;
+}
+
+}  // namespace tokseam

@@ -1,0 +1,260 @@
+"""Sessions: one text and its ids, kept natively or by the reference, behind one face.
+
+What a template adds in front of and behind the text's own ids (add_special_tokens) is added here; the native store knows only
+the text. No sockets, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from . import _native
+from .errors import BadEditError
+from .reference import Ids, Reference, Text, as_text
+
+PathTaken = Literal["append", "edit", "fresh", "reference"]
+
+
+class Splice(NamedTuple):
+    """A change of a session's ids: old[start:stop] became ids (uint32)."""
+
+    start: int
+    stop: int
+    ids: Ids
+
+
+class Work(NamedTuple):
+    """How the last call was answered, and how many code points went through an encoder."""
+
+    path: PathTaken
+    chars_encoded: int
+
+
+class Session(Protocol):
+    """One text and its ids. Positions are code points; texts are str or UTF-8 bytes. One thread at a time.
+
+    Every method that changes the text either succeeds, or raises and leaves the session as it was.
+    """
+
+    @property
+    def chars(self) -> int:
+        """Code points of the text."""
+
+    @property
+    def token_count(self) -> int:
+        """How many ids there are, a template's included."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of text, ids and what holds them; what forks share counts for each of them."""
+
+    @property
+    def work(self) -> Work:
+        """How the last change was answered."""
+
+    def reset(self, text: Text) -> Splice:
+        """Replace the whole text and encode it in full. Raises BadTextError."""
+
+    def append(self, delta: Text) -> Splice:
+        """Put `delta` behind the text. Raises BadTextError."""
+
+    def edit(self, start: int, stop: int, replacement: Text) -> Splice:
+        """Replace the code points [start, stop). Raises BadEditError, BadTextError."""
+
+    def fork(self) -> Session:
+        """Return a second session with the same text, which shares what is equal."""
+
+    def text(self) -> str:
+        """Return the whole text."""
+
+    def ids(self) -> Ids:
+        """Return all ids, as an array that the caller owns."""
+
+
+class ReferenceSession:
+    """A session that encodes its whole text by the reference at every step."""
+
+    def __init__(self, reference: Reference, add_special_tokens: bool, split_special_tokens: bool) -> None:
+        self._reference = reference
+        self._flags = (add_special_tokens, split_special_tokens)
+        self._text = ""
+        #: Always the reference's ids of _text under _flags.
+        self._ids = reference.encode("", *self._flags)
+        self._work = Work("reference", 0)
+
+    @property
+    def chars(self) -> int:
+        return len(self._text)
+
+    @property
+    def token_count(self) -> int:
+        return len(self._ids)
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self._text.encode()) + self._ids.nbytes
+
+    @property
+    def work(self) -> Work:
+        return self._work
+
+    def reset(self, text: Text) -> Splice:
+        return self._become(as_text(text))
+
+    def append(self, delta: Text) -> Splice:
+        return self._become(self._text + as_text(delta))
+
+    def edit(self, start: int, stop: int, replacement: Text) -> Splice:
+        check_range(start, stop, len(self._text))
+        return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
+
+    def fork(self) -> ReferenceSession:
+        twin = ReferenceSession.__new__(ReferenceSession)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def text(self) -> str:
+        return self._text
+
+    def ids(self) -> Ids:
+        return self._ids.copy()
+
+    def _become(self, text: str) -> Splice:
+        old, new = self._ids, self._reference.encode(text, *self._flags)
+        self._text, self._ids = text, new
+        self._work = Work("reference", len(text))
+        return splice_between(old, new)
+
+
+class NativeSession:
+    """A session in the native store. When a proof does not hold there, it goes on by the reference, for good.
+
+    `on_mismatch(error, text)` is told about that, once.
+    """
+
+    def __init__(
+        self,
+        store: _native.Session,
+        around: tuple[Ids, Ids],
+        by_reference: Callable[[], ReferenceSession],
+        on_mismatch: Callable[[_native.OverlapMismatch, str], None],
+    ) -> None:
+        self._store = store
+        #: The ids that a template puts before and behind the text's.
+        self._before, self._behind = around
+        self._by_reference = by_reference
+        self._on_mismatch = on_mismatch
+        #: Set once the native store has been caught: from then on it holds the session, and _store is stale.
+        self._fallen_back: ReferenceSession | None = None
+        self._work = Work("fresh", 0)
+
+    @property
+    def chars(self) -> int:
+        return self._fallen_back.chars if self._fallen_back else self._store.chars
+
+    @property
+    def token_count(self) -> int:
+        if self._fallen_back:
+            return self._fallen_back.token_count
+        return len(self._before) + self._store.token_count + len(self._behind)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._fallen_back.memory_bytes if self._fallen_back else self._store.memory_bytes
+
+    @property
+    def work(self) -> Work:
+        return self._fallen_back.work if self._fallen_back else self._work
+
+    def reset(self, text: Text) -> Splice:
+        text = native_text(text)
+        if self._fallen_back:
+            return self._fallen_back.reset(text)
+        try:
+            return self._done("fresh", self._store.reset(text))
+        except _native.OverlapMismatch as error:
+            return self._fall_back(error, text)
+
+    def append(self, delta: Text) -> Splice:
+        delta = native_text(delta)
+        if self._fallen_back:
+            return self._fallen_back.append(delta)
+        try:
+            return self._done("append", self._store.append(delta))
+        except _native.OverlapMismatch as error:
+            return self._fall_back(error, self._store.text() + delta)
+
+    def edit(self, start: int, stop: int, replacement: Text) -> Splice:
+        replacement = native_text(replacement)
+        if self._fallen_back:
+            return self._fallen_back.edit(start, stop, replacement)
+        check_range(start, stop, self._store.chars)
+        try:
+            return self._done("edit", self._store.edit(start, stop, replacement))
+        except _native.OverlapMismatch as error:
+            text = self._store.text()
+            return self._fall_back(error, text[:start] + replacement + text[stop:])
+
+    def fork(self) -> Session:
+        if self._fallen_back:
+            return self._fallen_back.fork()
+        twin = NativeSession(self._store.fork(), (self._before, self._behind), self._by_reference, self._on_mismatch)
+        return twin
+
+    def text(self) -> str:
+        return self._fallen_back.text() if self._fallen_back else self._store.text()
+
+    def ids(self) -> Ids:
+        if self._fallen_back:
+            return self._fallen_back.ids()
+        ids = self._store.ids()
+        return np.concatenate([self._before, ids, self._behind]) if len(self._before) + len(self._behind) else ids
+
+    def validate(self) -> None:
+        """Check every invariant of the native store; slow, for tests. Raises RuntimeError at the first broken one."""
+        if not self._fallen_back:
+            self._store.validate()
+
+    def _done(self, path: PathTaken, splice: tuple[int, int, Ids]) -> Splice:
+        self._work = Work(path, self._store.chars_encoded)
+        shift = len(self._before)
+        return Splice(splice[0] + shift, splice[1] + shift, splice[2])
+
+    def _fall_back(self, error: _native.OverlapMismatch, text: str) -> Splice:
+        reference = self._by_reference()
+        old = self.ids()
+        reference.reset(text)
+        self._fallen_back = reference
+        self._on_mismatch(error, text)
+        return splice_between(old, reference.ids())
+
+
+def native_text(text: Text) -> str:
+    """Return `text` as a str. Raises BadTextError for malformed UTF-8 or a lone surrogate, before anything has changed."""
+    if isinstance(text, str) and text.isascii():
+        return text
+    return as_text(text)
+
+
+def check_range(start: int, stop: int, length: int) -> None:
+    """Raise BadEditError unless 0 <= start <= stop <= length (code points)."""
+    if not 0 <= start <= stop <= length:
+        raise BadEditError(f"the edit's range {start}:{stop} does not lie in the session's text of {length} characters")
+
+
+def splice_between(old: Ids, new: Ids) -> Splice:
+    """Return the smallest single splice that turns `old` into `new`.
+
+    >>> splice_between(np.array([1, 2, 3], np.uint32), np.array([1, 9, 3], np.uint32))
+    Splice(start=1, stop=2, ids=array([9], dtype=uint32))
+    """
+    shared = min(len(old), len(new))
+    unequal = np.flatnonzero(old[:shared] != new[:shared])
+    start = int(unequal[0]) if len(unequal) else shared
+    rest = shared - start
+    tail_unequal = np.flatnonzero(old[len(old) - rest :][::-1] != new[len(new) - rest :][::-1])
+    suffix = int(tail_unequal[0]) if len(tail_unequal) else rest
+    return Splice(start, len(old) - suffix, new[start : len(new) - suffix].copy())
