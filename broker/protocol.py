@@ -1,0 +1,506 @@
+"""The wire: what a message between client, broker and worker is, and the only place that packs or unpacks one.
+
+A message is ZeroMQ multipart: routing frames | header (one msgpack map) | body frames. Body frames are UTF-8 text or
+little-endian uint32 numbers; their contents are never looked at here (the worker checks UTF-8). Between broker and
+worker one more map, the envelope, precedes the header, so that the broker forwards a request without repacking it.
+
+Request header            meaning                                              on which operations
+    v    int              protocol version, 1                                  all
+    op   str              operation, see OPERATIONS                            all
+    rq   bytes[16]        request id: 8 bytes of the client, 8 of its counter  all
+    tn   str              tenant; '' when left out                             all, optional
+    dl   int              milliseconds left until the client gives up          all, optional
+    tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids
+    fl   int              flags: 1 add_special_tokens, 2 split_special_tokens,
+                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full
+    ss   str              session id                                           session operations
+    rv   int              revision that the change builds on                   append, edit, fork
+    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork
+    at   [int, int]       code points [start, stop) that an edit replaces      edit
+    ns   str              id of the session that a fork makes                  fork
+
+Reply header: v, rq (nil where the request's id could not be read), cd (code: 'ok' or one of CODES), and where they
+apply ms (message for people), ra (milliseconds to wait before a retry), rv, dg, at ([start, stop) of the ids that the
+body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers), st (counters), lm (limits).
+
+Digests are chained blake2b-16 (`digest_full`, `digest_change`): both sides compute one in time of the change.
+
+Limits: no sockets, no clock, no policy (routing.py), no meaning of text (workers/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+import msgpack
+
+Buffer = bytes | memoryview
+
+#: Counts up when a peer of the last version could misread a message. Independent of the package's version.
+VERSION: Final = 1
+
+#: Random per client (8 bytes: no two of 2^32 clients meet by chance) and counting within it (8 bytes).
+REQUEST_ID_BYTES: Final = 16
+#: blake2b's length here: 128 bits, so that no two histories meet by chance.
+DIGEST_BYTES: Final = 16
+#: UTF-8 bytes. Three UUIDs in hex with their separators are 110; twice that leaves room for prefixes.
+SESSION_ID_MAX_BYTES: Final = 256
+#: UTF-8 bytes. A tenant is an account's name or a UUID.
+TENANT_MAX_BYTES: Final = 128
+#: UTF-8 bytes. A SHA-256 in hex is 64; names follow model names.
+TOKENIZER_MAX_BYTES: Final = 128
+#: Bytes. All keys at their limits are under 1,024; 64 times that, so that a field which is too long is named, with the
+#: request's id, while parsing a header stays well under a millisecond.
+HEADER_MAX_BYTES: Final = 64 * 1024
+#: Header, lengths, text: no request has more.
+FRAMES_MAX: Final = 3
+#: Bytes of a whole request by default: 64 MiB, that is 16 M characters of 4 bytes, or the longest session that can be
+#: sent again in full.
+MESSAGE_MAX_BYTES: Final = 64 * 1024 * 1024
+#: A token has at least one byte of text, its id four bytes: a reply's body is at most 4 times its request's (8 for
+#: offsets, which are two numbers).
+REPLY_EXPANSION: Final = 8
+#: Bytes a ZeroMQ ipc path may have: sun_path is 108 with its NUL.
+IPC_PATH_MAX_BYTES: Final = 107
+
+ADD_SPECIAL_TOKENS: Final = 1
+SPLIT_SPECIAL_TOKENS: Final = 2
+SKIP_SPECIAL_TOKENS: Final = 4
+FLAGS_ALL: Final = 7
+
+OK: Final = "ok"
+STALE: Final = "stale"
+BUSY: Final = "busy"
+TOO_LARGE: Final = "too_large"
+BAD_REQUEST: Final = "bad_request"
+UNKNOWN_TOKENIZER: Final = "unknown_tokenizer"
+UNAUTHORIZED: Final = "unauthorized"
+SHUTTING_DOWN: Final = "shutting_down"
+INTERNAL: Final = "internal"
+
+#: Every way in which a request is refused; client/errors.py has one class for each.
+CODES: Final = frozenset(
+    {STALE, BUSY, TOO_LARGE, BAD_REQUEST, UNKNOWN_TOKENIZER, UNAUTHORIZED, SHUTTING_DOWN, INTERNAL}
+)
+
+SessionKey = tuple[str, str]  # tenant, session id
+
+
+class WireError(Exception):
+    """A message that the wire's rules refuse: its code, what is wrong where, and the request's id if it was legible."""
+
+    def __init__(self, code: str, message: str, request_id: bytes | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.request_id = request_id
+
+
+class Operation(NamedTuple):
+    """What a request of one operation holds, and who answers it."""
+
+    required: frozenset[str]
+    optional: frozenset[str]
+    #: Body frames, exactly.
+    frames: int
+    #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session.
+    answered_by: Literal["broker", "any", "owner"]
+
+
+_ALWAYS = frozenset({"v", "op", "rq"})
+_EVERYWHERE = frozenset({"tn", "dl"})
+
+
+def _operation(
+    answered_by: Literal["broker", "any", "owner"], frames: int, required: str = "", optional: str = ""
+) -> Operation:
+    return Operation(
+        _ALWAYS | frozenset(required.split()), _EVERYWHERE | frozenset(optional.split()), frames, answered_by
+    )
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "hello": _operation("broker", 0),
+    "ping": _operation("broker", 0),
+    "stats": _operation("broker", 0),
+    "encode": _operation("any", 1, "tk", "fl"),
+    "batch": _operation("any", 2, "tk", "fl"),  # body: byte lengths (uint32), the texts one after the other
+    "count": _operation("any", 1, "tk", "fl"),
+    "offsets": _operation("any", 1, "tk"),
+    "pieces": _operation("any", 1, "tk"),
+    "decode": _operation("any", 1, "tk", "fl"),
+    "full": _operation("owner", 1, "tk ss", "fl"),
+    "append": _operation("owner", 1, "tk ss rv dg"),
+    "edit": _operation("owner", 1, "tk ss rv dg at"),
+    "fork": _operation("owner", 0, "tk ss rv dg ns"),
+    "close": _operation("owner", 0, "ss"),
+}
+
+
+def _text(limit_bytes: int, may_be_empty: bool = False) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if type(value) is not str:
+            return f"must be a string, not {_kind(value)}"
+        size = len(value.encode())
+        if size > limit_bytes:
+            return f"is {size} bytes long; the limit is {limit_bytes}"
+        return None if value or may_be_empty else "is empty"
+
+    return check
+
+
+def _bytes(length: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if type(value) is not bytes:
+            return f"must be {length} bytes, not {_kind(value)}"
+        return None if len(value) == length else f"must be {length} bytes, not {len(value)}"
+
+    return check
+
+
+def _integer(low: int, high: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if type(value) is not int:
+            return f"must be an integer, not {_kind(value)}"
+        return None if low <= value <= high else f"must lie in {low}..{high}, not {value}"
+
+    return check
+
+
+def _range(value: Any) -> str | None:
+    if type(value) is not list or len(value) != 2 or any(type(bound) is not int for bound in value):
+        return f"must be two integers, not {_kind(value)}"
+    return None if 0 <= value[0] <= value[1] else f"must be a range 0 <= start <= stop, not {value[0]}:{value[1]}"
+
+
+def _operation_name(value: Any) -> str | None:
+    if type(value) is not str:
+        return f"must be a string, not {_kind(value)}"
+    return None if value in OPERATIONS else f"{value[:40]!r} is not an operation; they are {', '.join(OPERATIONS)}"
+
+
+def _version(value: Any) -> str | None:
+    return (
+        None
+        if type(value) is int and value == VERSION
+        else f"{value!r:.40} is not spoken here; this is version {VERSION}"
+    )
+
+
+#: Each header key: its name for people, and what is wrong with a value (None: nothing). Order of checking.
+FIELDS: Final[dict[str, tuple[str, Callable[[Any], str | None]]]] = {
+    "v": ("protocol version", _version),
+    "op": ("operation", _operation_name),
+    "rq": ("request id", _bytes(REQUEST_ID_BYTES)),
+    "tn": ("tenant", _text(TENANT_MAX_BYTES, may_be_empty=True)),
+    "dl": ("milliseconds left", _integer(0, 2**31)),
+    "tk": ("tokenizer", _text(TOKENIZER_MAX_BYTES)),
+    "fl": ("flags", _integer(0, FLAGS_ALL)),
+    "ss": ("session id", _text(SESSION_ID_MAX_BYTES)),
+    "rv": ("revision", _integer(0, 2**63 - 1)),
+    "dg": ("digest", _bytes(DIGEST_BYTES)),
+    "at": ("range", _range),
+    "ns": ("new session id", _text(SESSION_ID_MAX_BYTES)),
+}
+
+_KINDS: Final = {dict: "a map", list: "an array", str: "a string", bytes: "bytes", bool: "a boolean", float: "a float"}
+
+
+def _kind(value: Any) -> str:
+    return "nil" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, checked. Fields that its operation does not have keep their defaults."""
+
+    op: str
+    request_id: bytes
+    tenant: str = ""
+    budget_ms: int | None = None
+    tokenizer: str = ""
+    flags: int = 0
+    session: str = ""
+    revision: int = 0
+    digest: bytes = b""
+    start: int = 0
+    stop: int = 0
+    new_session: str = ""
+    body: Sequence[Buffer] = ()
+
+    @property
+    def key(self) -> SessionKey:
+        return self.tenant, self.session
+
+    @property
+    def new_key(self) -> SessionKey:
+        return self.tenant, self.new_session
+
+
+def pack_request(request: Request) -> list[Buffer]:
+    """Return the frames of a request: header, then its body."""
+    operation = OPERATIONS[request.op]
+    header: dict[str, Any] = {"v": VERSION, "op": request.op, "rq": request.request_id}
+    if request.tenant:
+        header["tn"] = request.tenant
+    if request.budget_ms is not None:
+        header["dl"] = request.budget_ms
+    if "tk" in operation.required:
+        header["tk"] = request.tokenizer
+    if "fl" in operation.optional and request.flags:
+        header["fl"] = request.flags
+    if "ss" in operation.required:
+        header["ss"] = request.session
+    if "rv" in operation.required:
+        header["rv"] = request.revision
+        header["dg"] = request.digest
+    if "at" in operation.required:
+        header["at"] = [request.start, request.stop]
+    if "ns" in operation.required:
+        header["ns"] = request.new_session
+    return [msgpack.packb(header), *request.body]
+
+
+def unpack_request(frames: Sequence[Buffer], message_max_bytes: int = MESSAGE_MAX_BYTES) -> Request:
+    """Check and read a request's frames (without routing frames).
+
+    Raises WireError, which names the place. Sizes are checked before anything is parsed.
+    """
+    header, request_id = _read_header(frames, message_max_bytes)
+    for key, (name, check) in FIELDS.items():
+        if key in header:
+            wrong = check(header[key])
+            if wrong is not None:
+                raise WireError(BAD_REQUEST, f"header key '{key}' ({name}): {wrong}", request_id)
+        elif key in _ALWAYS:
+            raise WireError(BAD_REQUEST, f"header key '{key}' ({name}) is missing", request_id)
+    op = header["op"]
+    operation = OPERATIONS[op]
+    missing = operation.required - header.keys()
+    if missing:
+        key = min(missing)
+        raise WireError(BAD_REQUEST, f"header key '{key}' ({FIELDS[key][0]}) is missing; '{op}' needs it", request_id)
+    surplus = header.keys() - operation.required - operation.optional
+    if surplus:
+        key = min(surplus)
+        raise WireError(BAD_REQUEST, f"header key '{key}' ({FIELDS[key][0]}) does not belong to '{op}'", request_id)
+    if len(frames) - 1 != operation.frames:
+        raise WireError(
+            BAD_REQUEST, f"'{op}' has {operation.frames} body frames, this message has {len(frames) - 1}", request_id
+        )
+    start, stop = header.get("at", (0, 0))
+    return Request(
+        op,
+        header["rq"],
+        header.get("tn", ""),
+        header.get("dl"),
+        header.get("tk", ""),
+        header.get("fl", 0),
+        header.get("ss", ""),
+        header.get("rv", 0),
+        header.get("dg", b""),
+        start,
+        stop,
+        header.get("ns", ""),
+        frames[1:],
+    )
+
+
+def _read_header(frames: Sequence[Buffer], message_max_bytes: int) -> tuple[dict[str, Any], bytes | None]:
+    """Return the header as a map with known keys, and the request's id when it is legible."""
+    if not frames:
+        raise WireError(BAD_REQUEST, "the message has no header frame")
+    # A header over its limit is not parsed, so a request with one can be answered only without its id.
+    if len(frames[0]) > HEADER_MAX_BYTES:
+        raise WireError(TOO_LARGE, f"the header frame has {len(frames[0])} bytes; the limit is {HEADER_MAX_BYTES}")
+    try:
+        header = msgpack.unpackb(frames[0], raw=False, strict_map_key=True)
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
+        raise WireError(BAD_REQUEST, f"the header frame is not msgpack: {error}") from None
+    if type(header) is not dict:
+        raise WireError(BAD_REQUEST, f"the header frame must hold a msgpack map, not {_kind(header)}")
+    legible = header.get("rq")
+    request_id = legible if type(legible) is bytes and len(legible) == REQUEST_ID_BYTES else None
+    if len(frames) > FRAMES_MAX:
+        raise WireError(BAD_REQUEST, f"the message has {len(frames)} frames; the limit is {FRAMES_MAX}", request_id)
+    size = sum(len(frame) for frame in frames)
+    if size > message_max_bytes:
+        raise WireError(TOO_LARGE, f"the message has {size} bytes; the limit is {message_max_bytes}", request_id)
+    for key in header:
+        if key not in FIELDS:
+            raise WireError(BAD_REQUEST, f"header key {key!r:.40} is unknown", request_id)
+    return header, request_id
+
+
+@dataclass(slots=True)
+class Reply:
+    """One reply. Which fields are set follows from the request's operation."""
+
+    request_id: bytes | None
+    code: str = OK
+    message: str = ""
+    retry_after_ms: int | None = None
+    revision: int | None = None
+    digest: bytes | None = None
+    start: int | None = None
+    stop: int | None = None
+    path: str | None = None
+    chars_encoded: int | None = None
+    count: int | None = None
+    tokenizers: list[dict[str, str]] | None = None
+    stats: dict[str, Any] | None = None
+    limits: dict[str, int] | None = None
+    body: Sequence[Buffer] = field(default=())
+
+
+#: Reply keys that stand for one attribute each; 'at' holds two.
+_REPLY_KEYS: Final = {
+    "ra": "retry_after_ms",
+    "rv": "revision",
+    "dg": "digest",
+    "pa": "path",
+    "ch": "chars_encoded",
+    "n": "count",
+    "tz": "tokenizers",
+    "st": "stats",
+    "lm": "limits",
+}
+
+
+def pack_reply(reply: Reply) -> list[Buffer]:
+    """Return the frames of a reply: header, then its body."""
+    header: dict[str, Any] = {"v": VERSION, "rq": reply.request_id, "cd": reply.code}
+    if reply.message:
+        header["ms"] = reply.message
+    for key, attribute in _REPLY_KEYS.items():
+        value = getattr(reply, attribute)
+        if value is not None:
+            header[key] = value
+    if reply.start is not None:
+        header["at"] = [reply.start, reply.stop]
+    return [msgpack.packb(header), *reply.body]
+
+
+def unpack_reply(frames: Sequence[Buffer]) -> Reply:
+    """Read a reply. Raises WireError('internal') when a broker of another version or no broker at all answered."""
+    try:
+        header = msgpack.unpackb(frames[0], raw=False)
+        if header["v"] != VERSION:
+            raise WireError(INTERNAL, f"the broker speaks protocol version {header['v']!r:.40}, this is {VERSION}")
+        start, stop = header.get("at", (None, None))
+        reply = Reply(header["rq"], header["cd"], header.get("ms", ""), start=start, stop=stop, body=frames[1:])
+        for key, attribute in _REPLY_KEYS.items():
+            if key in header:
+                setattr(reply, attribute, header[key])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, msgpack.exceptions.UnpackException) as error:
+        raise WireError(INTERNAL, f"what the endpoint answered is not a reply: {error!r}") from None
+    return reply
+
+
+#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, disconnect, gone.
+#: Broker to worker: work, heartbeat, disconnect (not known here: say ready again), drain (finish, then go away).
+ENVELOPES: Final = frozenset(
+    {"ready", "heartbeat", "credit", "sessions", "done", "leave", "disconnect", "gone", "work", "drain"}
+)
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What broker and worker say to each other, around a request, a reply, or nothing."""
+
+    op: str
+    #: work, done: the broker's number for the request.
+    job: int = 0
+    #: done: the reply's code, so that the broker need not read the reply.
+    code: str = OK
+    #: ready, gone: the worker's logical name, the same over its restarts.
+    name: str = ""
+    #: ready, gone: its process.
+    pid: int = 0
+    #: ready, credit: how many requests, and how many bytes of requests, it takes at a time.
+    credits: int = 0
+    credit_bytes: int = 0
+    #: ready: name, sha256, status and reason of each tokenizer that it has.
+    tokenizers: list[dict[str, str]] | None = None
+    #: sessions: the (tenant, session) pairs that it holds.
+    sessions: list[list[str]] | None = None
+    #: heartbeat: its counters.
+    stats: dict[str, int] | None = None
+
+
+_ENVELOPE_KEYS: Final = {
+    "jb": ("job", int),
+    "cd": ("code", str),
+    "nm": ("name", str),
+    "pd": ("pid", int),
+    "cr": ("credits", int),
+    "cb": ("credit_bytes", int),
+    "tz": ("tokenizers", list),
+    "ss": ("sessions", list),
+    "st": ("stats", dict),
+}
+
+
+def pack_envelope(envelope: Envelope) -> bytes:
+    header: dict[str, Any] = {"v": VERSION, "op": envelope.op}
+    for key, (attribute, _) in _ENVELOPE_KEYS.items():
+        value = getattr(envelope, attribute)
+        if value:
+            header[key] = value
+    packed: bytes = msgpack.packb(header)
+    return packed
+
+
+def unpack_envelope(frame: Buffer) -> Envelope:
+    """Read an envelope. Raises WireError for anything that is none: a stranger is on the workers' socket."""
+    try:
+        header = msgpack.unpackb(frame, raw=False)
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
+        raise WireError(BAD_REQUEST, f"the envelope is not msgpack: {error}") from None
+    if type(header) is not dict or header.pop("v", None) != VERSION or header.get("op") not in ENVELOPES:
+        raise WireError(BAD_REQUEST, "the envelope is not one of this version")
+    envelope = Envelope(header.pop("op"))
+    for key, value in header.items():
+        attribute, kind = _ENVELOPE_KEYS.get(key, (None, None))
+        if attribute is None or kind is None or type(value) is not kind:
+            raise WireError(BAD_REQUEST, f"envelope key {key!r:.40}: unknown or of the wrong type")
+        setattr(envelope, attribute, value)
+    return envelope
+
+
+def digest_full(tokenizer_sha256: str, flags: int, text: Buffer) -> bytes:
+    """Start a session's running digest: the tokenizer, the flags and the whole text."""
+    state = hashlib.blake2b(b"full\0" + bytes([flags]) + tokenizer_sha256.encode() + b"\0", digest_size=DIGEST_BYTES)
+    state.update(text)
+    return state.digest()
+
+
+def digest_change(previous: bytes, op: str, start: int, stop: int, payload: Buffer) -> bytes:
+    """Carry a running digest over one change, in time of the change. An append has start = stop = 0.
+
+    Equal digests mean equal histories and so equal texts; equal texts reached in different ways differ, which costs
+    a resend and is never wrong.
+    """
+    state = hashlib.blake2b(previous, digest_size=DIGEST_BYTES)
+    state.update(op.encode() + b"\0" + start.to_bytes(8, "little") + stop.to_bytes(8, "little"))
+    state.update(payload)
+    return state.digest()
+
+
+def runtime_directory() -> str:
+    """Return the folder of this user's endpoints; the broker makes it, mode 0700."""
+    import platformdirs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that XDG_RUNTIME_DIR is not set: the fallback serves as well
+        return platformdirs.user_runtime_dir("tokseam")
+
+
+def default_endpoint() -> str:
+    """Return the endpoint where broker and client meet when nobody names one: TOKSEAM_ENDPOINT, or this user's own."""
+    return os.environ.get("TOKSEAM_ENDPOINT") or f"ipc://{runtime_directory()}/front.sock"

@@ -1,0 +1,593 @@
+"""Where requests go: placement of sessions, credits, queues, liveness. Pure: events with `now` in, instructions out.
+
+- A session belongs to one worker. It is placed by rendezvous hashing over the workers' logical names and then looked
+  up in a bounded table; a fork is placed with its parent.
+- A stateless request goes to the worker with the least outstanding, or waits in one shared queue.
+- A worker is never sent more requests or bytes than it gave credits for; queues are bounded; a full one answers 'busy'.
+- A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
+  requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
+
+Limits: no sockets, no clock, no bytes of a message (service.py has them). Change the state only through the events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .protocol import BUSY, INTERNAL, OK, OPERATIONS, SHUTTING_DOWN, STALE, Request, SessionKey
+
+
+class Limits(NamedTuple):
+    """What bounds the broker. All of it is settable; the defaults fit one machine."""
+
+    #: Seconds between heartbeats of a worker; the broker beats as often.
+    heartbeat_s: float = 1.0
+    #: Heartbeats missed before a worker counts as dead (the guide's 3 to 5).
+    misses: int = 4
+    #: Seconds of silence granted per byte sent and unanswered: a worker beats between requests, not within one. The
+    #: reference needs about 1 us a byte; 5 leaves room for a slow machine. A dead process is reported at once anyway.
+    grace_s_per_byte: float = 5e-6
+    #: Requests and bytes that may wait for one worker: at 50 us each, 1,024 are 50 ms of work.
+    worker_queue: int = 1024
+    worker_queue_bytes: int = 256 * 1024 * 1024
+    #: Requests and bytes that may wait in all, and so the broker's memory.
+    total_queue: int = 8192
+    total_queue_bytes: int = 512 * 1024 * 1024
+    #: Placements kept, about 400 bytes each; the least recently used is forgotten and placed anew when it comes back.
+    sessions: int = 200_000
+    #: Milliseconds that a refused client is told to wait, at least and at most.
+    retry_min_ms: int = 5
+    retry_max_ms: int = 2000
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One request on its way."""
+
+    number: int
+    client: bytes
+    request_id: bytes
+    op: str
+    #: The session that it belongs to; None for a stateless request.
+    key: SessionKey | None
+    #: The session that a fork makes.
+    fork_key: SessionKey | None
+    size: int
+    #: In the caller's `now`; past it nobody waits for the answer.
+    deadline: float | None
+    #: The message's frames; never looked at here.
+    payload: Any
+    #: Workers that it was sent to and that died; a second death is an error, not a third try.
+    deaths: int = 0
+    sent_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One connected worker process."""
+
+    identity: bytes
+    name: str
+    pid: int
+    credits: int
+    credit_bytes: int
+    tokenizers: list[dict[str, str]]
+    last_seen: float
+    #: All and only the jobs that it was sent and has not answered, by number.
+    sent: dict[int, Job] = field(default_factory=dict)
+    #: Sum of `size` over `sent`.
+    sent_bytes: int = 0
+    #: Session jobs that wait for its credit, oldest first. No job of another worker's session is here.
+    queue: deque[Job] = field(default_factory=deque)
+    #: Sum of `size` over `queue`.
+    queue_bytes: int = 0
+    #: All and only the keys that the table places here.
+    sessions: set[SessionKey] = field(default_factory=set)
+    #: True once it asked for no more work.
+    leaving: bool = False
+    #: Seconds per answered request, an exponential mean.
+    seconds_per_job: float = 0.001
+    #: Its own counters, as it last reported them.
+    stats: dict[str, int] = field(default_factory=dict)
+
+
+class Send(NamedTuple):
+    """Send this job to this worker. If the socket refuses, report `on_unreachable`."""
+
+    worker: bytes
+    job: Job
+
+
+class Answer(NamedTuple):
+    """Answer this request here and now."""
+
+    client: bytes
+    request_id: bytes
+    code: str
+    message: str
+    retry_after_ms: int | None = None
+
+
+class Tell(NamedTuple):
+    """Say this to a worker: heartbeat, disconnect or drain."""
+
+    worker: bytes
+    op: str
+
+
+Instruction = Send | Answer | Tell
+
+_NO_WORKER = "no worker is ready"
+
+
+class Router:
+    """The broker's state, changed by events only."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        #: By connection; a restarted worker is a new one.
+        self.workers: dict[bytes, Worker] = {}
+        #: Logical name -> connection; all and only the workers that do not leave.
+        self.names: dict[str, bytes] = {}
+        #: Placement; least recently used first. Its workers are all in `workers`.
+        self.sessions: OrderedDict[SessionKey, bytes] = OrderedDict()
+        #: Stateless jobs that wait for any credit, oldest first.
+        self.shared: deque[Job] = deque()
+        self.shared_bytes = 0
+        #: All and only the requests that are queued or sent, by client and request id: a resend of one is dropped.
+        self.open: dict[tuple[bytes, bytes], Job] = {}
+        self.counters: dict[str, int] = dict.fromkeys(
+            ("requests", "answered", "busy", "stale", "expired", "resent", "retried", "workers_lost", "refused"), 0
+        )
+        self.stopping = False
+        self._next_number = 0
+        self._last_beat = float("-inf")
+
+    # -- events of clients ------------------------------------------------------------------------------------
+
+    def on_request(self, client: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
+        """Place a request that a worker has to answer."""
+        self.counters["requests"] += 1
+        if self.stopping:
+            return [self._refuse(client, request.request_id, SHUTTING_DOWN, "the broker is shutting down")]
+        identity = (client, request.request_id)
+        if identity in self.open:
+            self.counters["resent"] += 1
+            return []  # its first copy will be answered
+        owned = OPERATIONS[request.op].answered_by == "owner"
+        job = Job(
+            self._next_number,
+            client,
+            request.request_id,
+            request.op,
+            request.key if owned else None,
+            request.new_key if request.op == "fork" else None,
+            size,
+            None if request.budget_ms is None else now + request.budget_ms / 1000,
+            payload,
+        )
+        if not self.names:
+            return [self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10)]
+        self._next_number += 1
+        return self._place_owned(job, now) if owned else self._place_stateless(job, now)
+
+    # -- events of workers ------------------------------------------------------------------------------------
+
+    def on_ready(
+        self,
+        identity: bytes,
+        name: str,
+        pid: int,
+        credits: int,
+        credit_bytes: int,
+        tokenizers: list[dict[str, str]],
+        now: float,
+    ) -> list[Instruction]:
+        """Take a worker in. One that says ready again only renews itself; a new process takes its name over."""
+        known = self.workers.get(identity)
+        if known is not None:
+            known.credits, known.credit_bytes, known.last_seen = credits, credit_bytes, now
+            return self._dispatch(known, now)
+        out: list[Instruction] = []
+        previous = self.names.get(name)
+        worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now)
+        self.workers[identity] = worker
+        self.names[name] = identity
+        if previous is not None:
+            out += self._lose(self.workers[previous], now)
+        return [*out, *self._dispatch(worker, now)]
+
+    def on_heartbeat(self, identity: bytes, stats: dict[str, int] | None, now: float) -> list[Instruction]:
+        worker = self.workers.get(identity)
+        if worker is None:
+            return [Tell(identity, "disconnect")]
+        worker.last_seen = now
+        if stats is not None:
+            worker.stats = stats
+        return []
+
+    def on_credit(self, identity: bytes, credits: int, credit_bytes: int, now: float) -> list[Instruction]:
+        worker = self.workers.get(identity)
+        if worker is None:
+            return [Tell(identity, "disconnect")]
+        worker.credits, worker.credit_bytes, worker.last_seen = credits, credit_bytes, now
+        return self._dispatch(worker, now)
+
+    def on_sessions(self, identity: bytes, keys: list[SessionKey], now: float) -> list[Instruction]:
+        """A worker tells which sessions it holds, after a broker restart. A key that is placed already stays."""
+        worker = self.workers.get(identity)
+        if worker is None:
+            return [Tell(identity, "disconnect")]
+        worker.last_seen = now
+        for key in keys:
+            if key not in self.sessions:
+                self._assign(key, worker)
+        return []
+
+    def on_done(self, identity: bytes, number: int, code: str, now: float) -> tuple[Job | None, list[Instruction]]:
+        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before."""
+        worker = self.workers.get(identity)
+        if worker is None:
+            return None, [Tell(identity, "disconnect")]
+        worker.last_seen = now
+        job = worker.sent.pop(number, None)
+        if job is None:
+            return None, []
+        worker.sent_bytes -= job.size
+        worker.seconds_per_job += (min(now - job.sent_at, 10.0) - worker.seconds_per_job) / 16
+        self._settle(job)
+        if code == STALE:
+            self.counters["stale"] += 1
+        elif code == OK and job.op == "close" and job.key is not None:
+            self._forget(job.key)
+        elif code == OK and job.fork_key is not None and not worker.leaving:
+            self._assign(job.fork_key, worker)
+        return job, self._dispatch(worker, now)
+
+    def on_leave(self, identity: bytes, now: float) -> list[Instruction]:
+        """A worker wants no more work: what waits for it is placed elsewhere, what it was sent it will answer."""
+        worker = self.workers.get(identity)
+        if worker is None or worker.leaving:
+            return []
+        worker.last_seen = now
+        self._retire(worker)
+        out = self._answer_queue(worker)
+        return out if self.names else out + self._refuse_shared()
+
+    def on_disconnect(self, identity: bytes, now: float) -> list[Instruction]:
+        """A worker says goodbye."""
+        worker = self.workers.get(identity)
+        return [] if worker is None else self._lose(worker, now)
+
+    def on_unreachable(self, identity: bytes, now: float) -> list[Instruction]:
+        """The socket could not deliver to a worker: it is dead or does not read."""
+        worker = self.workers.get(identity)
+        if worker is None:
+            return []
+        self.counters["workers_lost"] += 1
+        return self._lose(worker, now)
+
+    def on_gone(self, name: str, pid: int, now: float) -> list[Instruction]:
+        """The supervisor saw this process end."""
+        worker = self.workers.get(self.names.get(name, b""))
+        if worker is None or worker.pid != pid:
+            return []
+        self.counters["workers_lost"] += 1
+        return self._lose(worker, now)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        """Bury silent workers, drop requests that nobody waits for, beat. Call it a few times a heartbeat."""
+        out: list[Instruction] = []
+        patience = self.limits.heartbeat_s * self.limits.misses
+        for worker in list(self.workers.values()):
+            if now - worker.last_seen > patience + worker.sent_bytes * self.limits.grace_s_per_byte:
+                self.counters["workers_lost"] += 1
+                out += self._lose(worker, now)
+        for worker in self.workers.values():
+            worker.queue_bytes -= self._drop_expired(worker.queue, now)
+        self.shared_bytes -= self._drop_expired(self.shared, now)
+        if now - self._last_beat >= self.limits.heartbeat_s:
+            self._last_beat = now
+            out += [Tell(identity, "heartbeat") for identity in self.workers]
+        return out
+
+    def stop(self) -> None:
+        """Take no more requests; those taken are still answered. `idle` tells when they all are."""
+        self.stopping = True
+
+    def abandon(self) -> list[Instruction]:
+        """Answer everything that is still open, and let the workers go."""
+        out: list[Instruction] = [
+            self._refuse(job.client, job.request_id, SHUTTING_DOWN, "the broker is shutting down")
+            for job in self.open.values()
+        ]
+        out += [Tell(identity, "drain") for identity in self.workers]
+        for state in (self.workers, self.names, self.sessions, self.shared, self.open):
+            state.clear()
+        self.shared_bytes = 0
+        self.stopping = True
+        return out
+
+    @property
+    def idle(self) -> bool:
+        return not self.open
+
+    # -- views ------------------------------------------------------------------------------------------------
+
+    def tokenizers(self) -> list[dict[str, str]]:
+        """Every tokenizer that some worker has."""
+        found = {(entry["name"], entry["sha256"]): entry for w in self.workers.values() for entry in w.tokenizers}
+        return [found[key] for key in sorted(found)]
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the tier: the workers' summed at the top, then the broker's and each worker's own."""
+        summed: dict[str, int] = {}
+        for worker in self.workers.values():
+            for key, value in worker.stats.items():
+                summed[key] = summed.get(key, 0) + value
+        return {
+            **summed,
+            "broker": {
+                **self.counters,
+                "queued": self._queued(),
+                "queued_bytes": self._queued_bytes(),
+                "sent": sum(len(worker.sent) for worker in self.workers.values()),
+                "placements": len(self.sessions),
+            },
+            "workers": [
+                {
+                    "name": worker.name,
+                    "pid": worker.pid,
+                    "leaving": worker.leaving,
+                    "sent": len(worker.sent),
+                    "queued": len(worker.queue),
+                    "placements": len(worker.sessions),
+                    **worker.stats,
+                }
+                for worker in sorted(self.workers.values(), key=lambda worker: worker.name)
+            ],
+        }
+
+    # -- placing ----------------------------------------------------------------------------------------------
+
+    def _place_owned(self, job: Job, now: float) -> list[Instruction]:
+        assert job.key is not None
+        placed = self.sessions.get(job.key)
+        worker = self.workers[placed] if placed is not None else self._rendezvous(job.key)
+        if self._queue_is_full(len(worker.queue), worker.queue_bytes, job):
+            wait = int(1000 * worker.seconds_per_job * (len(worker.queue) + len(worker.sent)))
+            return [self._busy(job, f"the queue of worker {worker.name} is full", wait)]
+        if placed is None:
+            self._assign(job.key, worker)
+        else:
+            self.sessions.move_to_end(job.key)
+        self.open[job.client, job.request_id] = job
+        worker.queue.append(job)
+        worker.queue_bytes += job.size
+        return self._dispatch(worker, now)
+
+    def _place_stateless(self, job: Job, now: float) -> list[Instruction]:
+        if self._queue_is_full(len(self.shared), self.shared_bytes, job):
+            slowest = max(self.workers[identity].seconds_per_job for identity in self.names.values())
+            wait = int(1000 * slowest * len(self.shared) / len(self.names))
+            return [self._busy(job, "the queue is full", wait)]
+        self.open[job.client, job.request_id] = job
+        self.shared.append(job)
+        self.shared_bytes += job.size
+        return self._dispatch_shared(now)
+
+    def _queue_is_full(self, length: int, size: int, job: Job) -> bool:
+        limits = self.limits
+        # A job larger than a whole queue may still wait in an empty one; messages have a limit of their own.
+        return (
+            length >= limits.worker_queue
+            or (length > 0 and size + job.size > limits.worker_queue_bytes)
+            or self._queued() >= limits.total_queue
+            or (length > 0 and self._queued_bytes() + job.size > limits.total_queue_bytes)
+        )
+
+    def _queued(self) -> int:
+        return len(self.shared) + sum(len(worker.queue) for worker in self.workers.values())
+
+    def _queued_bytes(self) -> int:
+        return self.shared_bytes + sum(worker.queue_bytes for worker in self.workers.values())
+
+    def _rendezvous(self, key: SessionKey) -> Worker:
+        packed = "\0".join(key).encode()
+
+        def score(name: str) -> bytes:
+            return hashlib.blake2b(name.encode() + b"\0" + packed, digest_size=8).digest()
+
+        return self.workers[self.names[max(self.names, key=score)]]
+
+    def _assign(self, key: SessionKey, worker: Worker) -> None:
+        self._forget(key)
+        while len(self.sessions) >= self.limits.sessions:
+            oldest, owner = self.sessions.popitem(last=False)
+            self.workers[owner].sessions.discard(oldest)
+        self.sessions[key] = worker.identity
+        worker.sessions.add(key)
+
+    def _forget(self, key: SessionKey) -> None:
+        owner = self.sessions.pop(key, None)
+        if owner is not None:
+            self.workers[owner].sessions.discard(key)
+
+    # -- dispatching ------------------------------------------------------------------------------------------
+
+    def _has_credit(self, worker: Worker, job: Job) -> bool:
+        # A job larger than all credits goes alone, or it would never go.
+        if worker.leaving or len(worker.sent) >= worker.credits:
+            return False
+        return not worker.sent or worker.sent_bytes + job.size <= worker.credit_bytes
+
+    def _dispatch(self, worker: Worker, now: float) -> list[Instruction]:
+        """Send what waits for this worker, the older of its own queue's head and the shared queue's head first."""
+        out: list[Instruction] = []
+        while worker.queue or self.shared:
+            own = bool(worker.queue) and (not self.shared or worker.queue[0].number < self.shared[0].number)
+            job = worker.queue[0] if own else self.shared[0]
+            if not self._has_credit(worker, job):
+                break
+            if own:
+                worker.queue.popleft()
+                worker.queue_bytes -= job.size
+            else:
+                self.shared.popleft()
+                self.shared_bytes -= job.size
+            if self._expire(job, now):
+                continue
+            job.sent_at = now
+            worker.sent[job.number] = job
+            worker.sent_bytes += job.size
+            out.append(Send(worker.identity, job))
+        return out
+
+    def _dispatch_shared(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for identity in sorted(
+            self.names.values(), key=lambda one: (self.workers[one].sent_bytes, len(self.workers[one].sent))
+        ):
+            if not self.shared:
+                break
+            out += self._dispatch(self.workers[identity], now)
+        return out
+
+    def _expire(self, job: Job, now: float) -> bool:
+        if job.deadline is None or now <= job.deadline:
+            return False
+        self.counters["expired"] += 1
+        self._settle(job)
+        return True
+
+    def _drop_expired(self, queue: deque[Job], now: float) -> int:
+        """Drop the jobs of a queue that nobody waits for; return their bytes."""
+        if not any(job.deadline is not None and now > job.deadline for job in queue):
+            return 0
+        kept: list[Job] = []
+        dropped = 0
+        for job in queue:
+            if self._expire(job, now):
+                dropped += job.size
+            else:
+                kept.append(job)
+        queue.clear()
+        queue.extend(kept)
+        return dropped
+
+    # -- losing -----------------------------------------------------------------------------------------------
+
+    def _retire(self, worker: Worker) -> None:
+        """Place nothing on this worker any more."""
+        worker.leaving = True
+        if self.names.get(worker.name) == worker.identity:
+            del self.names[worker.name]
+        for key in worker.sessions:
+            del self.sessions[key]
+        worker.sessions.clear()
+
+    def _lose(self, worker: Worker, now: float) -> list[Instruction]:
+        """Remove a worker and answer everything that it leaves stranded. It is told, in case it lives."""
+        self._retire(worker)
+        del self.workers[worker.identity]
+        out = self._answer_queue(worker)
+        again = False
+        for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=True):
+            job.deaths += 1
+            if job.key is not None:
+                out.append(self._answer_lost(job))
+            elif job.deaths > 1:
+                self._settle(job)
+                out.append(self._refuse(job.client, job.request_id, INTERNAL, "two workers died over this request"))
+            else:
+                self.counters["retried"] += 1
+                self.shared.appendleft(job)
+                self.shared_bytes += job.size
+                again = True
+        worker.sent.clear()
+        worker.sent_bytes = 0
+        out.append(Tell(worker.identity, "disconnect"))
+        if again or self.shared:
+            out += self._dispatch_shared(now)
+        if not self.names:
+            out += self._refuse_shared()
+        return out
+
+    def _answer_queue(self, worker: Worker) -> list[Instruction]:
+        out: list[Instruction] = [self._answer_lost(job) for job in worker.queue]
+        worker.queue.clear()
+        worker.queue_bytes = 0
+        return out
+
+    def _answer_lost(self, job: Job) -> Answer:
+        """Answer a session's request whose worker is gone, and its state with it."""
+        self._settle(job)
+        if job.op == "close":
+            return Answer(job.client, job.request_id, OK, "")
+        self.counters["stale"] += 1
+        return Answer(job.client, job.request_id, STALE, "the session's worker is gone; send the full text")
+
+    def _refuse_shared(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        for job in self.shared:
+            self._settle(job)
+            out.append(self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10))
+        self.shared.clear()
+        self.shared_bytes = 0
+        return out
+
+    def _settle(self, job: Job) -> None:
+        self.counters["answered"] += 1
+        del self.open[job.client, job.request_id]
+
+    def _busy(self, job: Job, message: str, wait_ms: int) -> Answer:
+        self.counters["busy"] += 1
+        wait_ms = min(max(wait_ms, self.limits.retry_min_ms), self.limits.retry_max_ms)
+        return Answer(job.client, job.request_id, BUSY, f"{message}; try again in {wait_ms} ms", wait_ms)
+
+    def _refuse(self, client: bytes, request_id: bytes, code: str, message: str) -> Answer:
+        self.counters["refused"] += 1
+        return Answer(client, request_id, code, message)
+
+    # -- checking ---------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Check every invariant that the comments state. For tests, and behind the service's debug flag."""
+        seen: dict[tuple[bytes, bytes], Job] = {}
+
+        def see(job: Job) -> None:
+            identity = (job.client, job.request_id)
+            assert identity not in seen, f"job {job.number} is in two places"
+            seen[identity] = job
+
+        for identity, worker in self.workers.items():
+            assert worker.identity == identity
+            assert (self.names.get(worker.name) == identity) is not worker.leaving
+            assert worker.sent_bytes == sum(job.size for job in worker.sent.values())
+            assert worker.queue_bytes == sum(job.size for job in worker.queue)
+            assert len(worker.queue) <= self.limits.worker_queue
+            assert worker.sessions == {key for key, owner in self.sessions.items() if owner == identity}
+            for number, job in worker.sent.items():
+                assert job.number == number
+                see(job)
+            for job in worker.queue:
+                assert job.key is not None
+                see(job)
+            if worker.queue and not worker.leaving and not self.shared:
+                assert not self._has_credit(worker, worker.queue[0]), "work waits although there is credit"
+            if worker.leaving:
+                assert not worker.queue
+        for job in self.shared:
+            assert job.key is None
+            see(job)
+        assert self.shared_bytes == sum(job.size for job in self.shared)
+        assert seen == self.open
+        assert set(self.names.values()) <= self.workers.keys()
+        assert set(self.sessions.values()) <= self.workers.keys()
+        assert len(self.sessions) <= self.limits.sessions
+        assert self.names or not self.shared, "stateless work waits for nobody"

@@ -1,0 +1,314 @@
+"""The broker's process: two ROUTER sockets around a Router, one thread, one poll loop.
+
+It receives, lets protocol.py check and routing.py decide, and sends; nothing else. A poll loop and not an event loop:
+there are two sockets and one timer, and a message passes in tens of microseconds. Never blocks but in poll.
+
+Limits: no decision is made here, and no text is parsed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+
+from . import protocol
+from .endpoints import Claim, EndpointError, back_endpoint, check_endpoint, is_ipv6
+from .protocol import Buffer, Envelope, Reply, Request, WireError
+from .routing import Answer, Instruction, Limits, Router, Send, Tell
+
+log = logging.getLogger("tokseam.broker")
+
+#: Messages taken from one socket before the other has its turn.
+BURST = 64
+#: Messages a peer's pipe may hold. A fuse only: credits and queues bound what is in flight.
+HIGH_WATER_MARK = 1024
+#: Milliseconds to deliver last answers when closing.
+LINGER_MS = 500
+#: Seconds that requests in progress have at a stop.
+STOP_S = 5.0
+#: Milliseconds of ZMTP heartbeats, which find a dead tcp peer; ipc's kernel reports one by itself.
+ZMTP_HEARTBEAT_MS = 2000
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a broker is started with."""
+
+    endpoint: str
+    #: Largest request, in bytes over all its frames.
+    message_max_bytes: int = protocol.MESSAGE_MAX_BYTES
+    limits: Limits = field(default_factory=Limits)
+    #: Check the router's invariants after every event: for tests, since it looks at everything each time.
+    validate: bool = False
+
+
+class Service:
+    """Sockets, clock and signals around one Router. Owned and used by one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.router = Router(settings.limits)
+        self.endpoint = check_endpoint(settings.endpoint)
+        self.back_endpoint = back_endpoint(self.endpoint)
+        #: Unbound until `run`; the context has one I/O thread, enough for a gigabyte a second.
+        self._context = zmq.Context()
+        self._front = self._socket(settings.message_max_bytes, is_ipv6(self.endpoint))
+        self._back = self._socket(settings.message_max_bytes * protocol.REPLY_EXPANSION, False)
+        self._claims: list[Claim] = []
+        self._limits = {"message_bytes": settings.message_max_bytes}
+        #: Set by a signal: 1 stops gracefully, 2 at once.
+        self._signals = 0
+        #: Replies that could not be delivered: the client is gone or does not read.
+        self._undelivered = 0
+
+    def run(self) -> None:
+        """Bind, serve until a signal, stop. Raises EndpointError when an endpoint can't be had."""
+        wake_reader, wake_writer = os.pipe()
+        os.set_blocking(wake_reader, False)
+        os.set_blocking(wake_writer, False)
+        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous_wake = signal.set_wakeup_fd(wake_writer)
+        try:
+            self._bind()
+            log.info("broker listens on %s", self.endpoint)
+            self._serve(wake_reader)
+        finally:
+            signal.set_wakeup_fd(previous_wake)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            os.close(wake_reader)
+            os.close(wake_writer)
+            self._close()
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def _socket(self, message_bytes: int, ipv6: bool) -> zmq.Socket[bytes]:
+        made = self._context.socket(zmq.ROUTER)
+        made.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        made.setsockopt(zmq.LINGER, LINGER_MS)
+        made.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        made.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        # Beyond this ZeroMQ cuts the sender off; up to here the broker answers too_large. It holds a frame at a time.
+        made.setsockopt(zmq.MAXMSGSIZE, 2 * message_bytes + 2**20)
+        made.setsockopt(zmq.HEARTBEAT_IVL, ZMTP_HEARTBEAT_MS)
+        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * ZMTP_HEARTBEAT_MS)
+        made.setsockopt(zmq.IPV6, int(ipv6))
+        return made
+
+    def _bind(self) -> None:
+        mask = os.umask(0o077)
+        try:
+            for endpoint, bound in ((self.endpoint, self._front), (self.back_endpoint, self._back)):
+                self._claims.append(Claim(endpoint))
+                try:
+                    bound.bind(endpoint)
+                except zmq.ZMQError as error:
+                    raise EndpointError(f"{endpoint}: {error.strerror}") from None
+        finally:
+            os.umask(mask)
+
+    def _close(self) -> None:
+        self._front.close()
+        self._back.close()
+        self._context.term()  # bounded by LINGER
+        for claim in self._claims:
+            if claim.path is not None:
+                claim.path.unlink(missing_ok=True)
+            claim.release()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._signals += 1
+
+    def _serve(self, wake: int) -> None:
+        poller = zmq.Poller()
+        poller.register(self._front, zmq.POLLIN)
+        poller.register(self._back, zmq.POLLIN)
+        poller.register(wake, zmq.POLLIN)
+        tick_s = self.settings.limits.heartbeat_s / 4
+        next_tick = time.monotonic()
+        stop_by: float | None = None
+        while True:
+            ready = dict(poller.poll(max(0, int((next_tick - time.monotonic()) * 1000) + 1)))
+            if self._back in ready:
+                self._drain(self._back, self._from_worker)
+            if self._front in ready:
+                self._drain(self._front, self._from_client)
+            if wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake, 64)
+            now = time.monotonic()
+            if now >= next_tick:
+                next_tick = now + tick_s
+                self._perform(self.router.on_tick(now))
+            if self._signals and stop_by is None:
+                log.info("broker stops: no new requests, %d in progress", len(self.router.open))
+                self.router.stop()
+                stop_by = now + STOP_S
+            if stop_by is not None and (self.router.idle or now > stop_by or self._signals > 1):
+                self._perform(self.router.abandon())
+                return
+
+    def _drain(self, source: zmq.Socket[bytes], handle: Any) -> None:
+        for _ in range(BURST):
+            try:
+                frames = source.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            handle(frames)
+            if self.settings.validate:
+                self.router.validate()
+
+    # -- clients ----------------------------------------------------------------------------------------------
+
+    def _from_client(self, frames: list[bytes]) -> None:
+        client, message = frames[0], frames[1:]
+        try:
+            request = protocol.unpack_request(message, self.settings.message_max_bytes)
+        except WireError as error:
+            self.router.counters["refused"] += 1
+            self._reply(client, Reply(error.request_id, error.code, error.message))
+            return
+        if protocol.OPERATIONS[request.op].answered_by == "broker":
+            self._reply(client, self._answer(request))
+            return
+        size = sum(len(frame) for frame in message)
+        self._perform(self.router.on_request(client, request, size, message, time.monotonic()))
+
+    def _answer(self, request: Request) -> Reply:
+        reply = Reply(request.request_id)
+        if request.op == "stats":
+            reply.stats = self.router.stats()
+            reply.stats["broker"]["undelivered"] = self._undelivered
+            reply.stats["broker"]["pid"] = os.getpid()
+        elif request.op == "hello":
+            if self.router.stopping:
+                return Reply(request.request_id, protocol.SHUTTING_DOWN, "the broker is shutting down")
+            reply.tokenizers = self.router.tokenizers()
+            reply.limits = self._limits
+            if not self.router.names:
+                return Reply(request.request_id, protocol.BUSY, "no worker is ready yet", retry_after_ms=50)
+        return reply
+
+    def _reply(self, client: bytes, reply: Reply) -> None:
+        self._to_client(client, protocol.pack_reply(reply))
+
+    def _to_client(self, client: bytes, frames: Sequence[Buffer]) -> None:
+        try:
+            self._front.send_multipart([client, *frames], zmq.DONTWAIT, copy=_small(frames))
+        except zmq.ZMQError:
+            self._undelivered += 1  # gone, or not reading: it sends again when it is back
+
+    # -- workers ----------------------------------------------------------------------------------------------
+
+    def _from_worker(self, frames: list[bytes]) -> None:
+        identity = frames[0]
+        now = time.monotonic()
+        router = self.router
+        try:
+            envelope = protocol.unpack_envelope(frames[1] if len(frames) > 1 else b"")
+        except WireError as error:
+            log.warning("a message on the workers' socket is ignored: %s", error)
+            return
+        if envelope.op == "done":
+            job, instructions = router.on_done(identity, envelope.job, envelope.code, now)
+            if job is not None:
+                self._to_client(job.client, frames[2:])
+            self._perform(instructions)
+        elif envelope.op == "heartbeat":
+            self._perform(router.on_heartbeat(identity, envelope.stats, now))
+        elif envelope.op == "ready":
+            log.info("worker %s (process %d) is ready", envelope.name, envelope.pid)
+            self._perform(
+                router.on_ready(
+                    identity,
+                    envelope.name,
+                    envelope.pid,
+                    envelope.credits,
+                    envelope.credit_bytes,
+                    envelope.tokenizers or [],
+                    now,
+                )
+            )
+        elif envelope.op == "credit":
+            self._perform(router.on_credit(identity, envelope.credits, envelope.credit_bytes, now))
+        elif envelope.op == "sessions":
+            keys = [(str(pair[0]), str(pair[1])) for pair in envelope.sessions or [] if len(pair) == 2]
+            self._perform(router.on_sessions(identity, keys, now))
+        elif envelope.op == "leave":
+            self._perform(router.on_leave(identity, now))
+        elif envelope.op == "disconnect":
+            self._perform(router.on_disconnect(identity, now))
+        elif envelope.op == "gone":
+            log.warning("worker %s (process %d) is gone", envelope.name, envelope.pid)
+            self._perform(router.on_gone(envelope.name, envelope.pid, now))
+
+    # -- instructions -----------------------------------------------------------------------------------------
+
+    def _perform(self, instructions: Iterable[Instruction]) -> None:
+        pending = list(instructions)
+        while pending:
+            instruction = pending.pop(0)
+            if isinstance(instruction, Send):
+                envelope = protocol.pack_envelope(Envelope("work", job=instruction.job.number))
+                frames = [instruction.worker, envelope, *instruction.job.payload]
+                try:
+                    self._back.send_multipart(frames, zmq.DONTWAIT, copy=_small(frames))
+                except zmq.ZMQError:
+                    pending += self.router.on_unreachable(instruction.worker, time.monotonic())
+            elif isinstance(instruction, Answer):
+                self._reply(
+                    instruction.client,
+                    Reply(
+                        instruction.request_id,
+                        instruction.code,
+                        instruction.message,
+                        retry_after_ms=instruction.retry_after_ms,
+                    ),
+                )
+            elif isinstance(instruction, Tell):
+                # One that can't be told is dead or gone already; its silence or its supervisor says so.
+                with contextlib.suppress(zmq.ZMQError):
+                    self._back.send_multipart(
+                        [instruction.worker, protocol.pack_envelope(Envelope(instruction.op))], zmq.DONTWAIT
+                    )
+
+
+def _small(frames: Sequence[Buffer]) -> bool:
+    """Tell whether copying is cheaper than tracking: below 64 KiB it is."""
+    return all(len(frame) < zmq.COPY_THRESHOLD for frame in frames)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker: what the supervisor starts. People use `tokseam serve`."""
+    parser = argparse.ArgumentParser(prog="tokseam.broker.service")
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--message-max-bytes", type=int, default=protocol.MESSAGE_MAX_BYTES)
+    parser.add_argument("--heartbeat-s", type=float, default=Limits().heartbeat_s)
+    parser.add_argument("--queue", type=int, default=Limits().worker_queue)
+    parser.add_argument("--placements", type=int, default=Limits().sessions)
+    parser.add_argument("--validate", action="store_true")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    limits = Limits()._replace(heartbeat_s=options.heartbeat_s, worker_queue=options.queue, sessions=options.placements)
+    try:
+        Service(Settings(options.endpoint, options.message_max_bytes, limits, options.validate)).run()
+    except EndpointError as error:
+        print(f"tokseam: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+__all__ = ["Service", "Settings", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""A session seen from the client: turns become changes, changes become messages, patches become ids. Pure.
+
+It keeps the text (to find a turn's change, and to send it again in full when the worker lost its state), the live ids,
+and the base: the revision and digest that the worker stood at when it last answered. A call is three steps: plan a
+change, make its message, take the reply; nothing of the state changes before the third. Limits: no sockets, no clock;
+the caller sees to it that one call is under way at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from tokseam.broker import protocol
+from tokseam.broker.protocol import Reply, Request
+
+from .errors import BadRequestError, InternalError, StaleError
+from .text import PieceText
+
+Path = Literal["append", "edit", "fresh", "reference"]
+
+
+class Patch(NamedTuple):
+    """A change of a session's ids: old[start:stop] = ids."""
+
+    start: int
+    stop: int
+    ids: list[int]
+
+
+class Outcome(NamedTuple):
+    """How the last call was answered: by what path, over how many code points, in how many seconds for the caller."""
+
+    path: Path
+    chars_encoded: int
+    seconds: float
+
+
+class Change(NamedTuple):
+    """A change of a session's text: code points [start, stop) become `text`. `whole`: the new text, if at hand."""
+
+    start: int
+    stop: int
+    text: str
+    whole: str | None = None
+
+
+class Base(NamedTuple):
+    """Where the worker stood when it last answered."""
+
+    revision: int
+    digest: bytes
+
+
+class Message(NamedTuple):
+    """What to send for a change."""
+
+    op: Literal["full", "append", "edit"]
+    payload: bytes
+    #: The digest that a right answer carries.
+    digest: bytes
+
+
+def shared_ends(old: str, new: str) -> tuple[int, int]:
+    """Return how many code points two texts share at the start and, beyond those, at the end."""
+    from tokseam.kernels._native import shared_ends as native  # here, so that errors and types load without the engine
+
+    ends: tuple[int, int] = native(old, new)
+    return ends
+
+
+def change_between(old: str, new: str) -> Change:
+    """Return the smallest single change that turns one text into another."""
+    prefix, suffix = shared_ends(old, new)
+    return Change(prefix, len(old) - suffix, new[prefix : len(new) - suffix], new)
+
+
+def utf8(text: str, place: str = "text", offset: int = 0) -> bytes:
+    """Return a text as UTF-8. Raises BadRequestError naming the position of a lone surrogate, `offset` added to it.
+
+    >>> utf8("a\\ud800")
+    Traceback (most recent call last):
+    ...
+    tokseam.client.errors.BadRequestError: text: character 1 is U+D800, a lone surrogate, which no UTF-8 text holds
+    """
+    if not isinstance(text, str):
+        raise BadRequestError(f"{place}: must be a str, not {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        position = error.start + offset
+        found = f"U+{ord(text[error.start]):04X}, a lone surrogate, which no UTF-8 text holds"
+        raise BadRequestError(f"{place}: character {position} is {found}", position) from None
+
+
+def check_range(start: int, stop: int, length: int) -> None:
+    """Raise BadRequestError unless [start, stop) lies in a text of `length` code points."""
+    for name, bound in (("start", start), ("stop", stop)):
+        if type(bound) is not int:
+            raise BadRequestError(f"edit: {name} must be an int, not {type(bound).__name__}")
+    if not 0 <= start <= stop <= length:
+        raise BadRequestError(
+            f"edit: the range {start}:{stop} does not lie in the session's text of {length} characters",
+            stop if 0 <= start <= stop else start,
+        )
+
+
+def check_session_id(session_id: str) -> None:
+    """Raise BadRequestError for an id that the wire does not take."""
+    size = len(utf8(session_id, "session id"))
+    if not 0 < size <= protocol.SESSION_ID_MAX_BYTES:
+        raise BadRequestError(f"session id: {size} bytes long; it has 1 to {protocol.SESSION_ID_MAX_BYTES}")
+
+
+class Turns:
+    """One session's text, ids and base."""
+
+    def __init__(self, tokenizer: str, flags: int) -> None:
+        self.tokenizer = tokenizer
+        self.flags = flags
+        self.text = PieceText()
+        #: The ids of `text`, always; empty until the first answer. Changed in place, since callers may hold it.
+        self.ids: list[int] = []
+        #: None until the first answer, and after the worker was found to have lost the session.
+        self.base: Base | None = None
+        #: Whether `ids` are an answer. An empty text may have ids too (from add_special_tokens).
+        self.answered = False
+
+    def fork(self) -> Turns:
+        twin = Turns(self.tokenizer, self.flags)
+        twin.text, twin.ids = self.text.copy(), self.ids.copy()
+        twin.base, twin.answered = self.base, self.answered
+        return twin
+
+    # -- plan -------------------------------------------------------------------------------------------------
+
+    def plan_turn(self, text: str) -> Change:
+        """The next turn's whole text."""
+        if not isinstance(text, str):
+            utf8(text)
+        return change_between(str(self.text), text)
+
+    def plan_append(self, delta: str) -> Change:
+        return Change(self.text.length, self.text.length, delta)
+
+    def plan_edit(self, start: int, stop: int, replacement: str) -> Change:
+        check_range(start, stop, self.text.length)
+        return Change(start, stop, replacement)
+
+    # -- message ----------------------------------------------------------------------------------------------
+
+    def message(self, change: Change) -> Message | None:
+        """Return what to send, None when nothing changes. Raises BadRequestError when the text has no UTF-8 form."""
+        where = change.start if change.whole is not None else 0
+        place = {True: "text", False: "delta" if change.start == self.text.length else "replacement"}
+        payload = utf8(change.text, place[change.whole is not None], where)
+        if self.answered and not payload and change.start == change.stop:
+            return None
+        if self.base is None or (change.start == 0 and change.stop == self.text.length):
+            whole = payload if change.stop - change.start == self.text.length else self._whole(change).encode()
+            return Message("full", whole, protocol.digest_full(self.tokenizer, self.flags, whole))
+        if change.start == self.text.length:
+            return Message("append", payload, protocol.digest_change(self.base.digest, "append", 0, 0, payload))
+        digest = protocol.digest_change(self.base.digest, "edit", change.start, change.stop, payload)
+        return Message("edit", payload, digest)
+
+    def address(self, request: Request, message: Message, change: Change) -> None:
+        """Fill in what a request for this message says of the session."""
+        request.tokenizer, request.flags, request.body = self.tokenizer, self.flags, [message.payload]
+        if self.base is not None:
+            request.revision, request.digest = self.base
+        if message.op == "edit":
+            request.start, request.stop = change.start, change.stop
+
+    def _whole(self, change: Change) -> str:
+        if change.whole is not None:
+            return change.whole
+        after = self.text.copy()
+        _apply(after, change)
+        return str(after)
+
+    # -- take -------------------------------------------------------------------------------------------------
+
+    def take(self, change: Change, message: Message, reply: Reply) -> Patch:
+        """Apply an answer. Raises StaleError when it is of another history, InternalError when it makes no sense."""
+        if reply.digest != message.digest or reply.revision is None:
+            self.base = None
+            raise StaleError("the worker answered for another history of this session")
+        if len(reply.body) != 1 or reply.start is None or reply.stop is None:
+            raise InternalError("the answer to a change holds no patch")
+        new = np.frombuffer(reply.body[0], dtype="<u4")
+        if message.op == "full":
+            patch = patch_between(self.ids, new)
+        else:
+            patch = Patch(reply.start, reply.stop, new.tolist())
+        if not 0 <= patch.start <= patch.stop <= len(self.ids):
+            raise InternalError(f"the answer patches ids {patch.start}:{patch.stop} of {len(self.ids)}")
+        self.ids[patch.start : patch.stop] = patch.ids
+        if change.whole is not None:
+            self.text.set(change.whole)
+        else:
+            _apply(self.text, change)
+        self.base = Base(reply.revision, message.digest)
+        self.answered = True
+        return patch
+
+    def nothing(self) -> Patch:
+        return Patch(len(self.ids), len(self.ids), [])
+
+
+def _apply(text: PieceText, change: Change) -> None:
+    if change.start == text.length:
+        text.append(change.text)
+    else:
+        text.edit(change.start, change.stop, change.text)
+
+
+def patch_between(old: list[int], new: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Patch:
+    """Return the smallest patch from the ids at hand to those of a full answer."""
+    if not old:
+        return Patch(0, 0, new.tolist())
+    before = np.array(old, dtype=np.uint32)
+    shared = min(len(before), len(new))
+    unequal = np.flatnonzero(before[:shared] != new[:shared])
+    start = int(unequal[0]) if len(unequal) else shared
+    rest = shared - start
+    unequal = np.flatnonzero(before[len(before) - rest :][::-1] != new[len(new) - rest :][::-1])
+    suffix = int(unequal[0]) if len(unequal) else rest
+    return Patch(start, len(before) - suffix, new[start : len(new) - suffix].tolist())

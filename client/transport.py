@@ -1,0 +1,237 @@
+"""The two ways to a broker: one for asyncio, one for threads. Both exchange requests for replies by request id.
+
+`exchange` sends messages, waits for the reply of each, sends one again under the same request id when its reply does
+not come, and gives up at the deadline. Nothing else of a request is known here.
+
+Who guards what: a ZeroMQ socket belongs to one thread. AsyncTransport has one socket, used by its event loop alone.
+SyncTransport has one socket a thread, made at the thread's first call and closed when the thread ends; so threads
+share a tier freely, and `close` must not run while another thread is in a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+import zmq.asyncio
+from tokseam.broker import protocol
+from tokseam.broker.protocol import Buffer, Reply, WireError
+
+from .errors import ClosedError, ConnectError, InternalError, RequestTimeoutError, TokseamError
+
+#: Seconds without a reply after which a request is sent again, under the same id; doubled each time. A broker that has
+#: the first copy drops the second, so the price of impatience is one small message.
+RESEND_MIN_S = 1.0
+RESEND_MAX_S = 15.0
+#: Milliseconds between attempts to reach a broker that is away, doubling up to the second.
+RECONNECT_MS = 50
+RECONNECT_MAX_MS = 1000
+#: Messages in a socket's pipes. A fuse: a client has few requests under way.
+HIGH_WATER_MARK = 1024
+
+Outgoing = tuple[bytes, Sequence[Buffer]]  # request id, frames
+
+
+def _prepare(made: zmq.Socket[Any], endpoint: str) -> None:
+    made.setsockopt(zmq.LINGER, 0)
+    made.setsockopt(zmq.IMMEDIATE, 1)  # a message waits here, where it can be given up, and not in a pipe to nobody
+    made.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+    made.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+    made.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+    made.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+    made.setsockopt(zmq.IPV6, int(endpoint.startswith("tcp://[")))
+    try:
+        made.connect(endpoint)
+    except zmq.ZMQError as error:
+        made.close()
+        raise ConnectError(f"{endpoint}: {error.strerror}") from None
+
+
+def _small(frames: Sequence[Buffer]) -> bool:
+    return all(len(frame) < zmq.COPY_THRESHOLD for frame in frames)
+
+
+def _nobody(endpoint: str) -> ConnectError:
+    return ConnectError(f"nobody answers at {endpoint}; is a tier running there (`tokseam serve`)?")
+
+
+def _late(endpoint: str) -> RequestTimeoutError:
+    return RequestTimeoutError(f"{endpoint} did not answer in time")
+
+
+def _read(frames: list[bytes]) -> Reply:
+    try:
+        return protocol.unpack_reply(frames)
+    except WireError as error:
+        raise InternalError(error.message) from None
+
+
+class AsyncTransport:
+    """One socket on the running event loop."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._context = zmq.asyncio.Context()
+        self._socket: zmq.asyncio.Socket | None = None
+        #: The reader, alive while anything is awaited; it belongs to the loop of the first call.
+        self._reader: asyncio.Task[None] | None = None
+        #: All and only the requests that wait for a reply.
+        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._closed = False
+
+    async def exchange(self, messages: Sequence[Outgoing], deadline: float) -> list[Reply]:
+        """Return the replies in the order of the messages."""
+        if len(messages) == 1:
+            return [await self._exchange_one(*messages[0], deadline)]
+        return list(await asyncio.gather(*(self._exchange_one(*message, deadline) for message in messages)))
+
+    async def _exchange_one(self, request_id: bytes, frames: Sequence[Buffer], deadline: float) -> Reply:
+        if self._closed:
+            raise ClosedError("the connection is closed")
+        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = waiting
+        patience = RESEND_MIN_S
+        try:
+            self._open()
+            while True:
+                await self._send(frames, deadline)
+                left = deadline - time.monotonic()
+                try:
+                    return await asyncio.wait_for(asyncio.shield(waiting), min(patience, left))
+                except asyncio.TimeoutError:
+                    if left <= patience:
+                        raise _late(self.endpoint) from None
+                patience = min(2 * patience, RESEND_MAX_S)
+        finally:
+            self._waiting.pop(request_id, None)
+            waiting.cancel()
+
+    def _open(self) -> None:
+        if self._socket is None:
+            made = self._context.socket(zmq.DEALER)
+            _prepare(made, self.endpoint)
+            self._socket = made
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.get_running_loop().create_task(self._read_replies())
+
+    async def _send(self, frames: Sequence[Buffer], deadline: float) -> None:
+        assert self._socket is not None
+        sending = self._socket.send_multipart(frames, copy=_small(frames))
+        try:
+            await asyncio.wait_for(sending, max(0.0, deadline - time.monotonic()))
+        except asyncio.TimeoutError:
+            raise _nobody(self.endpoint) from None
+
+    async def _read_replies(self) -> None:
+        assert self._socket is not None
+        while True:
+            frames = await self._socket.recv_multipart()
+            try:
+                reply = _read(frames)
+            except TokseamError as error:
+                for waiting in self._waiting.values():
+                    if not waiting.done():
+                        waiting.set_exception(error)
+                continue
+            # Nobody waits for a reply that came twice, or after its call gave up.
+            found = self._waiting.get(reply.request_id or b"")
+            if found is not None and not found.done():
+                found.set_result(reply)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+            self._reader = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ClosedError("the connection was closed"))
+        if self._socket is not None:
+            self._socket.close(0)
+            self._socket = None
+        self._context.destroy(0)
+
+
+class _ThreadState(threading.local):
+    """What one thread has of a SyncTransport."""
+
+    socket: zmq.Socket[bytes] | None = None
+
+
+class SyncTransport:
+    """One socket a thread, and a plain blocking exchange."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._local = _ThreadState()
+        #: A ZeroMQ context does not survive os.fork; a child process starts its own.
+        self._pid = os.getpid()
+        self._closed = False
+
+    def exchange(self, messages: Sequence[Outgoing], deadline: float) -> list[Reply]:
+        """Return the replies in the order of the messages."""
+        used = self._own_socket()
+        replies: dict[bytes, Reply] = {}
+        wanted = dict(messages)
+        patience = RESEND_MIN_S
+        while True:
+            for request_id, frames in messages:
+                if request_id not in replies:
+                    self._send(used, frames, deadline)
+            give_up = min(time.monotonic() + patience, deadline)
+            while len(replies) < len(wanted):
+                left_ms = int((give_up - time.monotonic()) * 1000) + 1
+                if left_ms <= 1:
+                    break
+                used.setsockopt(zmq.RCVTIMEO, left_ms)
+                try:
+                    reply = _read(used.recv_multipart())
+                except zmq.Again:
+                    break
+                # A reply that came twice, or after its call gave up, is nobody's.
+                if reply.request_id in wanted:
+                    assert reply.request_id is not None
+                    replies[reply.request_id] = reply
+            if len(replies) == len(wanted):
+                return [replies[request_id] for request_id, _ in messages]
+            if time.monotonic() >= deadline:
+                raise _late(self.endpoint)
+            patience = min(2 * patience, RESEND_MAX_S)
+
+    def _own_socket(self) -> zmq.Socket[bytes]:
+        if self._closed:
+            raise ClosedError("the connection is closed")
+        if self._pid != os.getpid():
+            self._context, self._local, self._pid = zmq.Context(), _ThreadState(), os.getpid()
+        found = self._local.socket
+        if found is None:
+            found = self._context.socket(zmq.DEALER)
+            _prepare(found, self.endpoint)
+            self._local.socket = found
+        return found
+
+    def _send(self, used: zmq.Socket[bytes], frames: Sequence[Buffer], deadline: float) -> None:
+        copy = _small(frames)
+        try:
+            used.send_multipart(frames, zmq.DONTWAIT, copy=copy)
+        except zmq.Again:
+            used.setsockopt(zmq.SNDTIMEO, max(0, int((deadline - time.monotonic()) * 1000)))
+            try:
+                used.send_multipart(frames, copy=copy)
+            except zmq.Again:
+                raise _nobody(self.endpoint) from None
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._pid == os.getpid():
+                self._context.destroy(0)

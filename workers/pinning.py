@@ -1,0 +1,91 @@
+"""Cores and memory nodes: which core each worker gets, and how it gets there.
+
+One thread of each physical core before any second one, the memory nodes in turn, and only cores that this process may
+use (a container's or taskset's share). A worker pins itself before it allocates, so that first touch puts its tables
+and sessions on its own node. Limits: Linux; elsewhere, and where the kernel forbids it, workers run unpinned.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_CPUS = Path("/sys/devices/system/cpu")
+_NODES = Path("/sys/devices/system/node")
+
+
+class Core(NamedTuple):
+    """One logical CPU: its number, its memory node, its place among the threads of its physical core (0: the first)."""
+
+    cpu: int
+    node: int
+    thread: int
+
+
+def parse_list(text: str) -> list[int]:
+    """Read the kernel's list format.
+
+    >>> parse_list("0-2,8\\n")
+    [0, 1, 2, 8]
+    """
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        first, dash, last = part.partition("-")
+        if first:
+            numbers += range(int(first), int(last if dash else first) + 1)
+    return numbers
+
+
+def allowed_cores(cpus: Path = _CPUS, nodes: Path = _NODES) -> list[Core]:
+    """Return the cores that this process may run on, in order of number. Without sysfs all are of node 0."""
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    node_of: dict[int, int] = {}
+    for entry in sorted(nodes.glob("node[0-9]*")):
+        try:
+            for cpu in parse_list((entry / "cpulist").read_text()):
+                node_of[cpu] = int(entry.name[4:])
+        except (OSError, ValueError):
+            continue
+    cores = []
+    for cpu in allowed:
+        try:
+            siblings = parse_list((cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text())
+        except (OSError, ValueError):
+            siblings = [cpu]
+        usable = [sibling for sibling in siblings if sibling in allowed]
+        cores.append(Core(cpu, node_of.get(cpu, 0), usable.index(cpu) if cpu in usable else 0))
+    return cores
+
+
+def plan(workers: int, cores: list[Core]) -> list[int | None]:
+    """Return a core for each worker; None for those beyond the cores: two pinned to one core would only wait.
+
+    >>> plan(3, [Core(0, 0, 0), Core(1, 0, 1), Core(2, 1, 0), Core(3, 1, 1)])
+    [0, 2, 1]
+    """
+    by_node: dict[int, list[Core]] = {}
+    for core in sorted(cores, key=lambda core: (core.thread, core.cpu)):
+        by_node.setdefault(core.node, []).append(core)
+    # Position within its node decides the round, so the nodes take turns; within a round the lower node is first.
+    rounds = [(core.thread, place, core.node, core.cpu) for node in by_node.values() for place, core in enumerate(node)]
+    order = [cpu for *_, cpu in sorted(rounds)]
+    return [order[number] if number < len(order) else None for number in range(workers)]
+
+
+def pin(cpu: int) -> str | None:
+    """Pin this process to one core. Returns None, or why that is not possible."""
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system has no way to pin a process"
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        return f"pinning to core {cpu} is not allowed here: {error.strerror}"
+    return None
+
+
+def describe(cores: list[Core]) -> str:
+    """Return one line for people."""
+    nodes = sorted({core.node for core in cores})
+    physical = sum(core.thread == 0 for core in cores)
+    return f"{len(cores)} usable ({physical} physical) on {len(nodes)} memory node{'s' if len(nodes) != 1 else ''}"
