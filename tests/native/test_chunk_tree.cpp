@@ -130,6 +130,9 @@ void chunk_content() {
   CHECK((chunk->sums() == Sums{8, 4, 3, 1}), "sums");
   CHECK(std::vector<std::uint32_t>(chunk->ids().begin(), chunk->ids().end()) == ids, "ids");
   const std::vector<std::size_t> offsets = {0, 1, 3, 7, 8};
+  // The length is refused before a byte is read, so there need not be that many.
+  const std::string_view too_long("a", std::size_t{1} << 32);
+  CHECK_THROWS(std::length_error, Chunk::make(too_long, {}));
   for (std::size_t n = 0; n < offsets.size(); ++n) CHECK(chunk->offset_of(n) == offsets[n], std::to_string(n));
 }
 

@@ -40,10 +40,11 @@ class ToyEngine {
     std::uint32_t next = 256;
     for (const auto& [left, right] : merges)
       if (!ids_.contains(left + right)) ids_[left + right] = next++;
+    merges_.resize(ids_.size() * ids_.size());
     std::uint32_t rank = 0;
     for (const auto& [left, right] : merges) {
-      const Merge merge{rank++, ids_.at(left + right)};
-      merges_.emplace(std::pair{ids_.at(left), ids_.at(right)}, merge);
+      Merge& merge = merge_of(ids_.at(left), ids_.at(right));
+      if (merge.rank == kNoRank) merge = {rank++, ids_.at(left + right)};
     }
   }
 
@@ -98,9 +99,11 @@ class ToyEngine {
  protected:
   enum class Kind { letter, digit, space, other };
 
+  static constexpr std::uint32_t kNoRank = static_cast<std::uint32_t>(-1);
+
   struct Merge {
-    std::uint32_t rank;
-    std::uint32_t id;
+    std::uint32_t rank = kNoRank;  // lower goes first; kNoRank for a pair that does not merge
+    std::uint32_t id = 0;          // what the pair becomes
   };
 
   // The kind of the character that the byte at `at` begins. Two- and three-byte characters are letters, four-byte ones
@@ -142,17 +145,19 @@ class ToyEngine {
     return next == Kind::digit ? end : run_end(text, end, next);
   }
 
+  Merge& merge_of(std::uint32_t left, std::uint32_t right) { return merges_[left * ids_.size() + right]; }
+
   void merge(std::string_view piece, std::vector<std::uint32_t>& ids) const {
     const std::size_t base = ids.size();
     for (const char byte : piece) ids.push_back(static_cast<unsigned char>(byte));
     while (true) {
       std::size_t best = ids.size();
-      Merge found{static_cast<std::uint32_t>(-1), 0};
+      Merge found;
       for (std::size_t i = base; i + 1 < ids.size(); ++i) {
-        const auto it = merges_.find({ids[i], ids[i + 1]});
-        if (it != merges_.end() && it->second.rank < found.rank) {
+        const Merge& pair = merges_[ids[i] * ids_.size() + ids[i + 1]];
+        if (pair.rank < found.rank) {
           best = i;
-          found = it->second;
+          found = pair;
         }
       }
       if (best == ids.size()) return;
@@ -162,7 +167,7 @@ class ToyEngine {
   }
 
   std::map<std::string, std::uint32_t> ids_;  // of each byte and each result of a merge; one id, one string
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Merge> merges_;
+  std::vector<Merge> merges_;                 // of each pair of ids, row by row
 };
 
 }  // namespace tokseam::test
