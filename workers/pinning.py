@@ -15,6 +15,13 @@ _CPUS = Path("/sys/devices/system/cpu")
 _NODES = Path("/sys/devices/system/node")
 
 
+class Seat(NamedTuple):
+    """Where a worker runs: its core, and those of the same memory node, for its I/O thread."""
+
+    cpu: int
+    node_cpus: tuple[int, ...]
+
+
 class Core(NamedTuple):
     """One logical CPU: its number, its memory node, its place among the threads of its physical core (0: the first)."""
 
@@ -58,10 +65,10 @@ def allowed_cores(cpus: Path = _CPUS, nodes: Path = _NODES) -> list[Core]:
     return cores
 
 
-def plan(workers: int, cores: list[Core]) -> list[int | None]:
-    """Return a core for each worker; None for those beyond the cores: two pinned to one core would only wait.
+def plan(workers: int, cores: list[Core]) -> list[Seat | None]:
+    """Return a seat for each worker; None for those beyond the cores: two pinned to one core would only wait.
 
-    >>> plan(3, [Core(0, 0, 0), Core(1, 0, 1), Core(2, 1, 0), Core(3, 1, 1)])
+    >>> [seat.cpu for seat in plan(3, [Core(0, 0, 0), Core(1, 0, 1), Core(2, 1, 0), Core(3, 1, 1)])]
     [0, 2, 1]
     """
     by_node: dict[int, list[Core]] = {}
@@ -69,7 +76,7 @@ def plan(workers: int, cores: list[Core]) -> list[int | None]:
         by_node.setdefault(core.node, []).append(core)
     # Position within its node decides the round, so the nodes take turns; within a round the lower node is first.
     rounds = [(core.thread, place, core.node, core.cpu) for node in by_node.values() for place, core in enumerate(node)]
-    order = [cpu for *_, cpu in sorted(rounds)]
+    order = [Seat(cpu, tuple(sorted(core.cpu for core in by_node[node]))) for _, _, node, cpu in sorted(rounds)]
     return [order[number] if number < len(order) else None for number in range(workers)]
 
 

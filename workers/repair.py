@@ -26,6 +26,7 @@ from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTokenizerError
 
 from .core import Limits, WorkerCore
+from .pinning import parse_list
 
 log = logging.getLogger("tokseam.worker")
 
@@ -38,6 +39,8 @@ BACKOFF_MAX_S = 2.0
 SESSIONS_PER_MESSAGE = 4096
 #: Milliseconds that a reply may wait for room in the socket before the broker counts as gone.
 SEND_MS = 2000
+#: Milliseconds to wait, when leaving, for requests that the broker sent before it knew.
+LEAVE_MS = 50
 #: Milliseconds to deliver what is left when closing.
 LINGER_MS = 500
 
@@ -52,6 +55,8 @@ class Settings:
     misses: int = 4
     credits: int = CREDITS
     credit_bytes: int = 2 * protocol.MESSAGE_MAX_BYTES
+    #: Cores for ZeroMQ's I/O thread, which would otherwise fight with the work for the one that this process is on.
+    io_cpus: tuple[int, ...] = ()
 
 
 class Shell:
@@ -61,11 +66,15 @@ class Shell:
         self.core = core
         self.settings = settings
         self._context = zmq.Context()
+        for cpu in settings.io_cpus:
+            self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
         self._last_beat = 0.0
         self._backoff_s = BACKOFF_MIN_S
+        #: Whether the counters moved since they were last told.
+        self._counted = False
         #: Set by SIGTERM or the broker's drain: finish what is here, say goodbye, end.
         self._stopping = False
         #: Set by the broker's drain: it is going away itself, so no goodbye.
@@ -127,24 +136,24 @@ class Shell:
         """Wait for a message or the next heartbeat, and deal with it."""
         settings = self.settings
         assert self._socket is not None
-        now = time.monotonic()
-        until_beat_ms = max(0, int((self._last_beat + settings.heartbeat_s - now) * 1000) + 1)
+        beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(wake, zmq.POLLIN)
-        ready = dict(poller.poll(until_beat_ms))
+        ready = dict(poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
         if self._socket in ready:
             frames = self._socket.recv_multipart()
             self._last_heard = time.monotonic()
             self._backoff_s = BACKOFF_MIN_S
             self._receive(frames)
         now = time.monotonic()
-        if now - self._last_beat >= settings.heartbeat_s and not self._stopping:
+        if now - self._last_beat >= beat_s and not self._stopping:
             self._last_beat = now
             # Silence counts only while listening: what came during a long request is still in the socket.
             if now - self._last_heard > settings.heartbeat_s * settings.misses and self._socket not in ready:
                 self._reconnect()
             else:
+                self._counted = False
                 self._send(Envelope("heartbeat", stats=self.core.stats()))
 
     def _receive(self, frames: list[bytes]) -> None:
@@ -154,9 +163,10 @@ class Shell:
             log.warning("a message from the broker is ignored: %s", error)
             return
         if envelope.op == "work":
+            self._counted = True
             code, reply = self.core.handle(frames[1:])
             self._send(Envelope("done", job=envelope.job, code=code), reply)
-        elif envelope.op == "disconnect":
+        elif envelope.op == "disconnect" and not self._stopping:
             self._reconnect()
         elif envelope.op == "drain":
             self._stopping = self._drained = True
@@ -171,24 +181,15 @@ class Shell:
             self._last_heard = float("-inf")
 
     def _leave(self) -> None:
-        """Ask for no more work, answer what is on its way, say goodbye."""
+        """Ask for no more work, answer what is on its way, say goodbye. Without a broker there is nobody to tell."""
         assert self._socket is not None
-        self._socket.setsockopt(zmq.SNDTIMEO, LINGER_MS)
-        self._send(Envelope("leave"))
-        while self._socket.poll(50):
-            frames = self._socket.recv_multipart()
-            if frames:
-                self._receive_last(frames)
-        self._send(Envelope("disconnect"))
-
-    def _receive_last(self, frames: list[bytes]) -> None:
         try:
-            envelope = protocol.unpack_envelope(frames[0])
-        except WireError:
+            self._socket.send(protocol.pack_envelope(Envelope("leave")), zmq.DONTWAIT)
+            while self._socket.poll(LEAVE_MS):
+                self._receive(self._socket.recv_multipart())
+            self._socket.send(protocol.pack_envelope(Envelope("disconnect")), zmq.DONTWAIT)
+        except zmq.Again:
             return
-        if envelope.op == "work":
-            code, reply = self.core.handle(frames[1:])
-            self._send(Envelope("done", job=envelope.job, code=code), reply)
 
 
 def load_tokenizers(specifications: Sequence[str]) -> dict[str, engine.Tokenizer]:
@@ -226,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--endpoint", required=True, help="the workers' endpoint of the broker")
     parser.add_argument("--name", required=True)
     parser.add_argument("--tokenizer", action="append", required=True, metavar="NAME=PATH")
+    parser.add_argument("--io-cpus", type=parse_list, default=[])
     parser.add_argument("--heartbeat-s", type=float, default=1.0)
     parser.add_argument("--sessions", type=int, default=Limits().sessions)
     parser.add_argument("--session-bytes", type=int, default=Limits().session_bytes)
@@ -245,10 +247,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message_bytes=options.message_max_bytes,
         text_bytes=options.message_max_bytes - protocol.HEADER_MAX_BYTES,
     )
-    settings = Settings(options.endpoint, options.name, options.heartbeat_s, credit_bytes=2 * options.message_max_bytes)
-    Shell(WorkerCore(tokenizers, limits), settings).run()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    settings = Settings(
+        options.endpoint,
+        options.name,
+        options.heartbeat_s,
+        credit_bytes=2 * options.message_max_bytes,
+        io_cpus=tuple(options.io_cpus),
+    )

@@ -22,6 +22,8 @@ import zmq
 from tokseam.broker import protocol
 from tokseam.broker.protocol import Envelope
 
+from .pinning import Seat
+
 log = logging.getLogger("tokseam.supervisor")
 
 #: Seconds before a child that died is started again; doubled each time that it dies young.
@@ -197,11 +199,11 @@ def tier(
     endpoint: str,
     back_endpoint: str,
     tokenizers: Sequence[str],
-    cpus: Sequence[int | None],
+    seats: Sequence[Seat | None],
     broker_arguments: Sequence[str] = (),
     worker_arguments: Sequence[str] = (),
 ) -> list[Child]:
-    """Return the children of a tier: a broker, and a repair worker for each of `cpus`."""
+    """Return the children of a tier: a broker, and a repair worker for each of `seats`."""
     broker = Child(
         "broker",
         "tokseam.broker.service",
@@ -209,16 +211,15 @@ def tier(
         stop_order=0,
         announced=False,
     )
-    given = [part for one in tokenizers for part in ("--tokenizer", one)]
+    arguments = [part for one in tokenizers for part in ("--tokenizer", one)] + list(worker_arguments)
     return [
         broker,
-        *(
-            Child(
-                f"repair-{number}",
-                "tokseam.workers.repair",
-                ["--endpoint", back_endpoint, "--name", f"repair-{number}", *given, *worker_arguments],
-                cpu,
-            )
-            for number, cpu in enumerate(cpus)
-        ),
+        *(_repair(f"repair-{number}", back_endpoint, seat, arguments) for number, seat in enumerate(seats)),
     ]
+
+
+def _repair(name: str, back_endpoint: str, seat: Seat | None, arguments: list[str]) -> Child:
+    own = ["--endpoint", back_endpoint, "--name", name]
+    if seat is not None:
+        own += ["--io-cpus", ",".join(map(str, seat.node_cpus))]
+    return Child(name, "tokseam.workers.repair", [*own, *arguments], None if seat is None else seat.cpu)
