@@ -254,3 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         credit_bytes=2 * options.message_max_bytes,
         io_cpus=tuple(options.io_cpus),
     )
+    Shell(WorkerCore(tokenizers, limits), settings).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
