@@ -6,12 +6,15 @@
 """
 
 from .aio import AsyncSession, AsyncTier, connect_async
+from .embedded import Embedded, EmbeddedSession
 from .session import Outcome, Patch
 from .sync import Session, Tier, connect
 
 __all__ = [
     "AsyncSession",
     "AsyncTier",
+    "Embedded",
+    "EmbeddedSession",
     "Outcome",
     "Patch",
     "Session",

@@ -80,6 +80,10 @@ class RequestTimeoutError(TokseamError, TimeoutError):
     """No answer within the call's timeout. Whether it was carried out is unknown; calling again is safe."""
 
 
+class BadTokenizerError(TokseamError, ValueError):
+    """A tokenizer's file or object can't be read as one (embedded only): the caller must mend it."""
+
+
 class ClosedError(TokseamError):
     """The session or tier was closed: the caller must open another."""
 

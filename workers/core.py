@@ -114,7 +114,14 @@ class WorkerCore:
         ]
 
     def stats(self) -> dict[str, int]:
-        return {**self.counters, "sessions": len(self.sessions), "session_bytes": self.session_bytes}
+        unique = {tokenizer.sha256: tokenizer for tokenizer in self.names.values()}
+        mismatches = sum(tokenizer.mismatches for tokenizer in unique.values())
+        return {
+            **self.counters,
+            "mismatches": mismatches,
+            "sessions": len(self.sessions),
+            "session_bytes": self.session_bytes,
+        }
 
     def handle(self, frames: Sequence[Buffer]) -> tuple[str, list[Buffer]]:
         """Answer one request: its reply's code, and the reply's frames. Never raises."""
