@@ -42,7 +42,8 @@ void reset_replaces_all() {
 // An insertion exactly at a cut parts the cut's two characters: the cut must not be trusted.
 void insertion_at_every_position() {
   const ToyEngine engine;
-  const std::string text = "abcabcab cabcab  abcab \xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 abc12345 abcabcab <|x|> abcabc abcabc";
+  const std::string text =
+      "abcabcab cabcab  abcab \xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 abc12345 abcabcab <|x|> abcabc abcabc";
   for (const std::string& insertion : std::vector<std::string>{"a", " ", "1", "!", "  ", "<|x|>", "\xF0\x9F\x98\x80"}) {
     Tiny base(engine);
     base.reset(text);
@@ -88,7 +89,8 @@ void out_of_range_changes_nothing() {
 void slices_and_ranges() {
   const ToyEngine engine;
   Tiny session(engine);
-  const std::string text = "ab\xC3\xA9 \xE4\xB8\x96\xE4\xB8\x96 abcabc 12 abc \xF0\x9F\x98\x80\xF0\x9F\x98\x80 abcabc abc";
+  const std::string text =
+      "ab\xC3\xA9 \xE4\xB8\x96\xE4\xB8\x96 abcabc 12 abc \xF0\x9F\x98\x80\xF0\x9F\x98\x80 abcabc abc";
   session.reset(text);
   for (std::size_t start = 0; start <= session.chars(); ++start) {
     const std::size_t from = utf8::offset_of_code_point(text, start);
@@ -135,7 +137,8 @@ void special_literals() {
   // A literal that grows together out of appends.
   Tiny session(engine);
   Ids ids;
-  for (const char c : std::string("abcabcab <|x|> abcabcab <|x|>")) apply_splice(session.append(std::string(1, c)), ids);
+  const std::string typed = "abcabcab <|x|> abcabcab <|x|>";
+  for (const char c : typed) apply_splice(session.append(std::string(1, c)), ids);
   CHECK(ids == engine.encode_all(text_of(session)), "a literal typed character by character");
 }
 
@@ -166,11 +169,34 @@ void deletions_leave_no_crumbs() {
   for (int i = 0; i < 8000; ++i) text += i % 5 == 0 ? " abab" : " c";
   session.reset(text);
   // Thin the text out evenly, so that every chunk loses its substance by many small edits.
-  for (int round = 0; round < 40; ++round)
+  for (int round = 0; round < 40; ++round) {
     for (std::size_t at = 0; at + 60 < session.chars(); at += 500) session.edit(at, at + 60, "");
+    session.validate();
+    CHECK(session.chunk_count() <= 1 + session.bytes() / ChunkLimits::kMinBytes,
+          std::to_string(session.chunk_count()) + " chunks for " + std::to_string(session.bytes()) + " bytes");
+  }
+  CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids");
+}
+
+void a_crumb_behind_a_long_chunk() {
+  const ToyEngine engine;
+  Plain session(engine);
+  session.reset(std::string(5000, '1') + "b");
+  session.append(" abc");
+  CHECK(session.chunk_count() == 2, "the crumb stands alone, so that appends need not encode the long chunk");
+  session.edit(1000, 4900, "");
+  CHECK(session.chunk_count() == 1, "once the long chunk is none, the crumb is taken in");
+
+  // A long stretch put in 100 bytes before the end of the first of four chunks leaves them as a crumb.
+  std::string text;
+  while (text.size() < 4 * ChunkLimits::kTargetBytes) text += "abc ";
+  session.reset(text);
+  CHECK(session.chunk_count() == 4, "four chunks");
+  session.edit(927, 927, std::string(5000, '1') + "b");
+  CHECK(session.chunk_count() == 5, "a crumb more");
+  session.edit(6500, 6500, "abc");
+  CHECK(session.chunk_count() == 4, "an edit beside the crumb takes it in");
   session.validate();
-  CHECK(session.chunk_count() <= 1 + 2 * session.bytes() / ChunkLimits::kMinBytes,
-        std::to_string(session.chunk_count()) + " chunks for " + std::to_string(session.bytes()) + " bytes");
   CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids");
 }
 
@@ -211,6 +237,7 @@ int main() {
       {"literals of special tokens", special_literals},
       {"seeds", seeded_sessions},
       {"deletions leave no crumbs", deletions_leave_no_crumbs},
+      {"a crumb behind a long chunk", a_crumb_behind_a_long_chunk},
       {"overlaps are compared", overlaps_are_compared},
   });
 }

@@ -9,8 +9,7 @@ namespace {
 
 constexpr std::size_t kMegabyte = 1024 * 1024;
 
-// Words of one to seven letters, with a number now and then: some 4 bytes a token under the toy's few merges are not to be
-// had, so the test of memory takes an engine with wider tokens.
+// Words of one to seven letters, with a number now and then.
 std::string words(std::size_t bytes) {
   std::mt19937 random(31);
   std::string text;
@@ -30,8 +29,8 @@ std::size_t cost(const ToyEngine& engine, F operation) {
   return engine.bytes_encoded - before;
 }
 
-// The most that a change of `change` bytes may encode: the change, the chunk at each end of it, and at most a neighbour for
-// an overlap on each side. A chunk here has at most target + min + one word.
+// The most that a change of `change` bytes may encode: the change, the chunk at each end of it, and at most a neighbour
+// for an overlap on each side. A chunk here has at most target + min + one word.
 std::size_t bound(std::size_t change) { return change + 4 * (ChunkLimits::kTargetBytes + ChunkLimits::kMinBytes + 16); }
 
 void appends_to_a_large_text() {
@@ -96,7 +95,7 @@ void a_long_stretch_is_left_behind() {
   session.validate();
 }
 
-// Tokens of four bytes, cuts before every fourth.
+// Tokens of four bytes, as production vocabularies have them for English and code; the toy's few merges give less.
 struct FourByteTokens {
   std::size_t next_cut(std::string_view text, std::size_t from) const {
     for (std::size_t at = std::max<std::size_t>(from, 1); at < text.size(); ++at)
@@ -121,7 +120,9 @@ void memory_of_a_token() {
   std::string text;
   while (text.size() < kMegabyte) text += "abczabcyabcxabcz";
   session.reset(text);
-  const auto per_token = [&] { return static_cast<double>(session.memory_bytes()) / static_cast<double>(session.id_count()); };
+  const auto per_token = [&] {
+    return static_cast<double>(session.memory_bytes()) / static_cast<double>(session.id_count());
+  };
   CHECK(per_token() <= 9.0, std::to_string(per_token()) + " bytes a token after a reset");
   // Worn by edits, chunks are smaller on average.
   std::mt19937 random(33);

@@ -93,7 +93,7 @@ void false_cut_in_overlap() {
   Session<FalseCuts> session(engine);
   session.reset("abc 1231");
   engine.enabled = true;
-  // The last claimed position left of the change is between the third and the fourth digit: a true boundary, as it happens.
+  // The last claimed position left of the change is between the third and the fourth digit, by chance a true boundary.
   session.append("2");
   // Now it is between the fourth and the fifth, which one piece holds.
   const auto error = must_throw<OverlapMismatch>(session, [&] { session.append("3 ab"); });

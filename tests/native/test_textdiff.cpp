@@ -55,8 +55,8 @@ void check_pair(const std::vector<std::uint32_t>& a, const std::vector<std::uint
             std::to_string(want.suffix));
 }
 
-// The code points that a text of each width may hold here. Those of width 2 and 4 share single bytes with one another, so
-// that a comparison by bytes that forgets the width is caught.
+// The code points that a text of each width may hold here. Those of width 2 and 4 share single bytes with one another,
+// so that a comparison by bytes that forgets the width is caught.
 std::uint32_t draw(std::mt19937& random, int width) {
   static const std::vector<std::uint32_t> points = {'a', 'b', 0xE9, 0x0161, 0x6161, 0xE961, 0x10061, 0x10161, 0x1F661};
   return points[random() % (width == 1 ? 3 : width == 2 ? 6 : 9)];

@@ -135,7 +135,7 @@ class ToyEngine {
     switch (kind_at(text, at)) {
       case Kind::letter: return run_end(text, at, Kind::letter);
       case Kind::other: return run_end(text, at, Kind::other);
-      case Kind::digit: return std::min(run_end(text, at, Kind::digit), at + 3);
+      case Kind::digit: return run_end(text.substr(0, at + 3), at, Kind::digit);
       case Kind::space: break;
     }
     const std::size_t end = run_end(text, at, Kind::space);
