@@ -24,7 +24,8 @@ import zmq
 from . import protocol
 from .endpoints import Claim, EndpointError, back_endpoint, check_endpoint, is_ipv6
 from .protocol import Buffer, Envelope, Reply, Request, WireError
-from .routing import Answer, Instruction, Limits, Router, Send, Tell
+from .routing import Router
+from .state import Answer, Instruction, Limits, Send, Tell
 
 log = logging.getLogger("tokseam.broker")
 

@@ -19,7 +19,7 @@ import click
 import zmq
 from tokseam.broker import protocol
 from tokseam.broker.endpoints import EndpointError, back_endpoint, check_endpoint, ipc_path, make_private_folder
-from tokseam.broker.routing import Limits as BrokerLimits
+from tokseam.broker.state import Limits as BrokerLimits
 from tokseam.workers import pinning
 from tokseam.workers.core import Limits as WorkerLimits
 from tokseam.workers.supervisor import Supervisor, tier

@@ -1,0 +1,110 @@
+"""What the router keeps of workers and requests, and how it answers an event. Data only: routing.py changes it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .protocol import SessionKey
+
+
+class Limits(NamedTuple):
+    """What bounds the broker. All of it is settable; the defaults fit one machine."""
+
+    #: Seconds between heartbeats of a worker; the broker beats as often.
+    heartbeat_s: float = 1.0
+    #: Heartbeats missed before a worker counts as dead (the guide's 3 to 5).
+    misses: int = 4
+    #: Seconds of silence granted per byte sent and unanswered: a worker beats between requests, not within one. The
+    #: reference needs about 1 us a byte; 5 leaves room for a slow machine. A dead process is reported at once anyway.
+    grace_s_per_byte: float = 5e-6
+    #: Requests and bytes that may wait for one worker: at 50 us each, 1,024 are 50 ms of work.
+    worker_queue: int = 1024
+    worker_queue_bytes: int = 256 * 1024 * 1024
+    #: Requests and bytes that may wait in all, and so the broker's memory.
+    total_queue: int = 8192
+    total_queue_bytes: int = 512 * 1024 * 1024
+    #: Placements kept, about 400 bytes each; the least recently used is forgotten and placed anew when it comes back.
+    sessions: int = 200_000
+    #: Milliseconds that a refused client is told to wait, at least and at most.
+    retry_min_ms: int = 5
+    retry_max_ms: int = 2000
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One request on its way."""
+
+    number: int
+    client: bytes
+    request_id: bytes
+    op: str
+    #: The session that it belongs to; None for a stateless request.
+    key: SessionKey | None
+    #: The session that a fork makes.
+    fork_key: SessionKey | None
+    size: int
+    #: In the caller's `now`; past it nobody waits for the answer.
+    deadline: float | None
+    #: The message's frames; never looked at here.
+    payload: Any
+    #: Workers that it was sent to and that died; a second death is an error, not a third try.
+    deaths: int = 0
+    sent_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One connected worker process."""
+
+    identity: bytes
+    name: str
+    pid: int
+    credits: int
+    credit_bytes: int
+    tokenizers: list[dict[str, str]]
+    last_seen: float
+    #: All and only the jobs that it was sent and has not answered, by number.
+    sent: dict[int, Job] = field(default_factory=dict)
+    #: Sum of `size` over `sent`.
+    sent_bytes: int = 0
+    #: Session jobs that wait for its credit, oldest first. No job of another worker's session is here.
+    queue: deque[Job] = field(default_factory=deque)
+    #: Sum of `size` over `queue`.
+    queue_bytes: int = 0
+    #: All and only the keys that the table places here.
+    sessions: set[SessionKey] = field(default_factory=set)
+    #: True once it asked for no more work.
+    leaving: bool = False
+    #: Seconds per answered request, an exponential mean.
+    seconds_per_job: float = 0.001
+    #: Its own counters, as it last reported them.
+    stats: dict[str, int] = field(default_factory=dict)
+
+
+class Send(NamedTuple):
+    """Send this job to this worker. If the socket refuses, report `on_unreachable`."""
+
+    worker: bytes
+    job: Job
+
+
+class Answer(NamedTuple):
+    """Answer this request here and now."""
+
+    client: bytes
+    request_id: bytes
+    code: str
+    message: str
+    retry_after_ms: int | None = None
+
+
+class Tell(NamedTuple):
+    """Say this to a worker: heartbeat, disconnect or drain."""
+
+    worker: bytes
+    op: str
+
+
+Instruction = Send | Answer | Tell
