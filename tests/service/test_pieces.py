@@ -1,0 +1,160 @@
+"""The small parts: piece texts, patches, id packing, endpoints, core plans, the generated client."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokseam.broker import endpoints
+from tokseam.broker.endpoints import Claim, EndpointError, back_endpoint, check_endpoint
+from tokseam.client import session, text
+from tokseam.client.errors import BadRequestError
+from tokseam.client.ids import batches, flat_ids, packed_ids
+from tokseam.client.session import change_between, patch_between
+from tokseam.workers import pinning
+from tokseam.workers.pinning import Core, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("module", [endpoints, session, pinning])
+def test_examples_in_docstrings(module: object) -> None:
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+def test_the_threads_client_is_what_is_generated() -> None:
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "unasync.py"), "--check"], check=True)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_piece_text_equals_a_string(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "PIECES_MAX", 8 if seed % 2 else 512)
+    dice = random.Random(seed)
+    pieces, plain = text.PieceText("start 😀" * (seed % 3)), "start 😀" * (seed % 3)
+    for _ in range(100):
+        if dice.random() < 0.5:
+            delta = "añ" * dice.randrange(4)
+            pieces.append(delta)
+            plain += delta
+        else:
+            start = dice.randrange(len(plain) + 1)
+            stop = min(len(plain), start + dice.randrange(6))
+            replacement = "xyz"[: dice.randrange(4)]
+            pieces.edit(start, stop, replacement)
+            plain = plain[:start] + replacement + plain[stop:]
+        assert pieces.length == len(plain)
+        assert len(pieces._pieces) <= text.PIECES_MAX
+        if dice.random() < 0.2:
+            assert str(pieces.copy()) == plain
+    assert str(pieces) == plain
+
+
+def test_an_append_does_not_touch_the_whole_text() -> None:
+    long = "x" * 10_000_000
+    pieces = text.PieceText(long)
+    for _ in range(1000):
+        pieces.append("some words")
+    assert pieces._pieces[0][0] is long
+    assert len(pieces._pieces) < 30
+    pieces.edit(5_000_000, 5_000_001, "y")
+    assert pieces._pieces[0][0] is long
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_and_patches_lead_from_old_to_new(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(50):
+        old = [dice.randrange(3) for _ in range(dice.randrange(12))]
+        new = [dice.randrange(3) for _ in range(dice.randrange(12))]
+        patch = patch_between(old, np.array(new, dtype=np.uint32))
+        assert old[: patch.start] + patch.ids + old[patch.stop :] == new
+        before, after = "".join("aé😀"[one] for one in old), "".join("aé😀"[one] for one in new)
+        change = change_between(before, after)
+        assert before[: change.start] + change.text + before[change.stop :] == after == change.whole
+
+
+def test_ids_and_batches() -> None:
+    assert packed_ids([]) == b""
+    assert packed_ids([1, 2**32 - 1]) == b"\x01\0\0\0\xff\xff\xff\xff"
+    assert packed_ids(np.array([7], dtype=np.int64)) == b"\x07\0\0\0"
+    for bad, position in (([1, -1], 1), ([2**32], 0), ([1, 2.5], 1), ([True], 0), ([None], 0)):
+        with pytest.raises(BadRequestError) as caught:
+            packed_ids(bad)
+        assert caught.value.position == position
+    groups = batches([b"a" * 200_000, b"b" * 100_000, b"", b"c" * 300_000])
+    assert [len(group[1]) for group in groups] == [200_000, 100_000, 300_000]
+    assert batches([]) == []
+    assert flat_ids(np.array([2, 0, 1], "<u4").tobytes(), np.array([4, 5, 6], "<u4").tobytes()) == [[4, 5], [], [6]]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "says"),
+    [
+        ("http://x", "ipc://PATH or tcp://HOST:PORT"),
+        ("ipc://", "ipc://PATH or tcp://HOST:PORT"),
+        ("ipc://@abstract", "a path in the file system"),
+        ("ipc:///tmp/" + "x" * 120, "at most 107"),
+        ("tcp://localhost", "tcp://HOST:PORT"),
+        ("tcp://localhost:99999", "from 1 to 65535"),
+        ("tcp://::1:7000", "in brackets"),
+    ],
+)
+def test_bad_endpoints_say_why(endpoint: str, says: str) -> None:
+    with pytest.raises(EndpointError, match=says.replace("(", r"\(")):
+        check_endpoint(endpoint)
+
+
+def test_good_endpoints() -> None:
+    assert check_endpoint("tcp://[::1]:7000") == "tcp://[::1]:7000"
+    assert check_endpoint("ipc:///tmp/a/../b.sock") == "ipc:///tmp/b.sock"
+    assert back_endpoint("tcp://127.0.0.1:7000").endswith("/127-0-0-1-7000.w")
+    assert back_endpoint("ipc:///tmp/b.sock") == "ipc:///tmp/b.sock.w"
+
+
+def test_a_claim_harms_nothing(short_folder: Path) -> None:
+    folder = short_folder / "claims"
+    path = folder / "s"
+    first = Claim(f"ipc://{path}")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(EndpointError, match="another broker"):
+        Claim(f"ipc://{path}")
+    first.release()
+    path.write_text("a file")
+    with pytest.raises(EndpointError, match="not a socket"):
+        Claim(f"ipc://{path}")
+    assert path.read_text() == "a file"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(EndpointError, match="something listens"):
+            Claim(f"ipc://{path}")
+    Claim(f"ipc://{path}").release()  # the listener is dead: its socket goes
+    assert not path.exists()
+    folder.chmod(0o777)
+    with pytest.raises(EndpointError, match="written by others"):
+        Claim(f"ipc://{path}")
+    folder.chmod(0o700)
+
+
+def test_plans_spread_over_nodes_and_physical_cores() -> None:
+    cores = [Core(cpu, cpu // 4, cpu % 2) for cpu in range(8)]  # two nodes of two cores of two threads
+    seats = plan(10, cores)
+    assert [seat.cpu for seat in seats if seat] == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert seats[8:] == [None, None]
+    assert seats[1] is not None
+    assert seats[1].node_cpus == (4, 5, 6, 7)
+    assert {core.cpu for core in pinning.allowed_cores()} == os.sched_getaffinity(0)
+
+
+def test_where_pinning_is_not_allowed_it_says_so() -> None:
+    trouble = pinning.pin(100_000)
+    assert trouble is not None
+    assert "not allowed" in trouble

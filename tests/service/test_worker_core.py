@@ -1,0 +1,168 @@
+"""A worker's core without sockets: idempotence, stale answers, eviction, failures that stay one request's own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokseam.broker import protocol
+from tokseam.broker.protocol import Reply, Request
+from tokseam.client.session import Turns
+from tokseam.kernels import engine
+from tokseam.workers.core import Limits, WorkerCore
+
+Reference = Callable[[str], list[int]]
+COUNTER = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(deepseek: Path) -> engine.Tokenizer:
+    return engine.load(deepseek)
+
+
+class Near:
+    """A client's session with its worker at hand: the pure halves of both, and nothing between them."""
+
+    def __init__(self, core: WorkerCore, session: str, turns: Turns | None = None) -> None:
+        self.core, self.session = core, session
+        self.turns = turns or Turns(core.names["ds"].sha256, 0)
+        self.last_frames: list[Any] = []
+
+    def send(self, op: str, **fields: Any) -> Reply:
+        request = Request(op, next(COUNTER).to_bytes(16, "big"), session=self.session, **fields)
+        self.last_frames = protocol.pack_request(request)
+        return protocol.unpack_reply(self.core.handle(self.last_frames)[1])
+
+    def change(self, plan: Any) -> str:
+        """Carry a change out as the client does. Returns the operations that it took."""
+        took = []
+        while True:
+            message = self.turns.message(plan)
+            if message is None:
+                return ""
+            took.append(message.op)
+            request = Request(message.op, next(COUNTER).to_bytes(16, "big"), session=self.session)
+            self.turns.address(request, message, plan)
+            self.last_frames = protocol.pack_request(request)
+            reply = protocol.unpack_reply(self.core.handle(self.last_frames)[1])
+            self.core.validate()
+            if reply.code == "stale":
+                self.turns.base = None
+                continue
+            assert reply.code == "ok", reply.message
+            self.turns.take(plan, message, reply)
+            return " ".join(took)
+
+
+def test_a_session_and_its_resends(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    assert near.change(near.turns.plan_append("Hello")) == "full"
+    first = core.handle(near.last_frames)
+    assert first == core.handle(near.last_frames)  # a full text sent again changes nothing
+    assert near.change(near.turns.plan_append(" world")) == "append"
+    kept = core.handle(near.last_frames)
+    assert core.handle(near.last_frames) == kept
+    assert core.counters["resent"] >= 2
+    assert near.change(near.turns.plan_edit(0, 1, "J")) == "edit"
+    assert core.sessions["", "s"].engine.text() == "Jello world"
+    assert near.turns.ids == reference("Jello world")
+
+
+def test_a_large_full_text_sent_again_keeps_the_revision(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer}, Limits(reply_bytes=10))
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("some words that have more than ten bytes of ids"))
+    revision = core.sessions["", "s"].revision
+    code, _ = core.handle(near.last_frames)
+    assert code == "ok"
+    assert core.sessions["", "s"].revision == revision
+    assert near.change(near.turns.plan_append(" more")) == "append"
+
+
+def test_lost_and_foreign_states_are_stale(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    one, two = Near(core, "s"), Near(core, "s")
+    assert one.change(one.turns.plan_append("one")) == "full"
+    assert two.change(two.turns.plan_append("two")) == "full"
+    assert one.change(one.turns.plan_append(" one")) == "append full"
+    assert two.change(two.turns.plan_append(" two")) == "append full"
+    assert one.turns.ids == reference("one one")
+    assert two.turns.ids == reference("two two")
+    assert two.send("close").code == "ok"
+    assert two.send("close").code == "ok"
+    assert two.change(two.turns.plan_edit(0, 0, "x")) == "edit full"
+    assert two.turns.ids == reference("xtwo two")
+    assert core.counters["stale"] == 3
+
+
+def test_forks_share_and_part(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    parent = Near(core, "p")
+    parent.change(parent.turns.plan_append("a common start"))
+    base = parent.turns.base
+    assert base is not None
+    fields = {"new_session": "c", "tokenizer": "ds", "revision": base.revision, "digest": base.digest}
+    reply = parent.send("fork", **fields)
+    assert (reply.code, reply.revision, reply.digest) == ("ok", *base)
+    assert protocol.unpack_reply(core.handle(parent.last_frames)[1]) == reply
+    child = Near(core, "c", parent.turns.fork())
+    assert child.change(child.turns.plan_append(" of mine")) == "append"
+    assert parent.change(parent.turns.plan_append(" of its own")) == "append"
+    assert child.turns.ids == reference("a common start of mine")
+    assert parent.turns.ids == reference("a common start of its own")
+    assert parent.send("fork", **fields).code == "stale"
+
+
+@pytest.mark.parametrize("limits", [Limits(sessions=3), Limits(session_bytes=60_000)])
+def test_eviction_is_by_number_and_by_bytes(tokenizer: engine.Tokenizer, reference: Reference, limits: Limits) -> None:
+    core = WorkerCore({"ds": tokenizer}, limits)
+    nears = [Near(core, f"s{number}") for number in range(10)]
+    dice = random.Random(5)
+    for _ in range(200):
+        near = dice.choice(nears)
+        near.change(near.turns.plan_append(dice.choice(["word ", "x", "longer words here "])))
+        assert near.turns.ids == reference(str(near.turns.text))
+        assert len(core.sessions) <= limits.sessions
+        assert core.session_bytes <= limits.session_bytes or len(core.sessions) == 1
+    assert core.counters["evicted"] > 20
+    assert core.counters["stale"] > 20
+
+
+def test_a_failure_is_one_requests_own(
+    tokenizer: engine.Tokenizer, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("before"))
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault within")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Tokenizer, "encode", broken)
+        reply = near.send("encode", tokenizer="ds", body=[b"x"])
+        assert (reply.code, "a fault within" in reply.message) == ("internal", True)
+        assert reply.request_id is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Tokenizer, "encode", lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
+        assert near.send("encode", tokenizer="ds", body=[b"x"]).code == "too_large"
+    assert near.change(near.turns.plan_append(" after")) == "append"
+    assert near.turns.ids == reference("before after")
+    assert core.counters["failed"] == 1
+
+
+def test_stateless_answers(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "")
+    reply = near.send("batch", tokenizer="ds", body=[np.array([1, 0, 2], dtype="<u4").tobytes(), b"abc"])
+    assert np.frombuffer(reply.body[0], "<u4").tolist() == [1, 0, 1]
+    assert np.frombuffer(reply.body[1], "<u4").tolist() == reference("a") + reference("bc")
+    empty = near.send("batch", tokenizer="ds", body=[b"", b""])
+    assert list(empty.body) == [b"", b""]
+    assert near.send("count", tokenizer="ds", body=[b"a b"]).count == len(reference("a b"))
