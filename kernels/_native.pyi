@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-class OverlapMismatch(RuntimeError): ...
+class OverlapMismatch(RuntimeError): ...  # noqa: N818
 
 def shared_ends(a: str, b: str) -> tuple[int, int]: ...
 

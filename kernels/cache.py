@@ -1,6 +1,7 @@
 """Where probed tables are kept between runs: small files in the user's cache folder, named by what they hold.
 
-A file carries the SHA-256 of its payload; one that is damaged, truncated or foreign reads as absent and is written anew.
+A file carries the SHA-256 of its payload; one that is damaged, truncated or foreign reads as absent and is written
+anew.
 """
 
 from __future__ import annotations

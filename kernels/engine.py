@@ -1,6 +1,7 @@
 """The engine: what client, workers and benches import of this package.
 
-`load` turns a tokenizer into a `Tokenizer`: compiled to native tables where every condition of exactness holds, or answered by the
+`load` turns a tokenizer into a `Tokenizer`: compiled to native tables where every condition of exactness holds, or
+answered by the
 reference, with the reason in words. Both have the same face. No sockets, no processes, no clock.
 """
 
@@ -28,7 +29,8 @@ from .session import NativeSession, ReferenceSession, Session, Splice, Work, che
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
 MAX_REPORTS = 64
 
-#: Bytes between the cuts at which a text is parted where a question must go to the reference for some of it: long enough that
+#: Bytes between the cuts at which a text is parted where a question must go to the reference for some of it: long
+#: enough that
 #: the calls do not weigh, short enough that one odd character does not send the whole text there.
 REFERENCE_CHUNK_BYTES = 4096
 
@@ -81,7 +83,10 @@ class Tokenizer:
         return ids
 
     def offsets(self, text: Text) -> Positions:
-        """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them. Raises BadTextError."""
+        """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them.
+
+        Raises BadTextError.
+        """
         text = native_text(text)
         if self._encoder is None or self._pipeline is None:
             return self._reference.offsets(text)
@@ -104,7 +109,10 @@ class Tokenizer:
         return self._reference.decode(ids, skip_special_tokens)
 
     def cuts(self, text: Text) -> Positions:
-        """Return every synchronizing position of `text` in code points; none where the reference runs. Raises BadTextError."""
+        """Return every synchronizing position of `text` in code points; none where the reference runs.
+
+        Raises BadTextError.
+        """
         text = native_text(text)
         return self._encoder.cuts(text) if self._encoder else np.empty(0, dtype=np.int64)
 
@@ -126,7 +134,7 @@ class Tokenizer:
         self.reports.append(MismatchReport(self.sha256, digest, len(text), str(error)))
 
     def _by_chunks(self, text: str, ask: Any) -> Positions:
-        """Part `text` at synchronizing positions, ask about each chunk, and move the answers to where the chunks stand."""
+        """Part `text` at synchronizing positions, ask about each chunk, and move the answers to where it stands."""
         assert self._encoder is not None
         ends = [*self._encoder.cuts(text, REFERENCE_CHUNK_BYTES).tolist(), len(text)]
         start, answers = 0, []

@@ -1,4 +1,7 @@
-"""Trim white space off spans, as the reference's ByteLevel post-processor does (processors: byte_level.rs, process_offsets)."""
+"""Trim white space off spans, as the reference's ByteLevel post-processor does (processors.
+
+Byte_level.rs, process_offsets).
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def as_text(text: Text) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             raise BadTextError(
-                f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, which no UTF-8 text holds",
+                f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, "
+                "which no UTF-8 text holds",
                 error.start,
                 "character",
             ) from None

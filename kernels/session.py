@@ -1,6 +1,7 @@
 """Sessions: one text and its ids, kept natively or by the reference, behind one face.
 
-What a template adds in front of and behind the text's own ids (add_special_tokens) is added here; the native store knows only
+What a template adds in front of and behind the text's own ids (add_special_tokens) is added here; the native store
+knows only
 the text. No sockets, no clock.
 """
 
@@ -120,7 +121,8 @@ class ReferenceSession:
         return self._text
 
     def ids(self) -> Ids:
-        return self._ids.copy()
+        copy: Ids = self._ids.copy()
+        return copy
 
     def _become(self, text: str) -> Splice:
         old, new = self._ids, self._reference.encode(text, *self._flags)
@@ -233,7 +235,10 @@ class NativeSession:
 
 
 def native_text(text: Text) -> str:
-    """Return `text` as a str. Raises BadTextError for malformed UTF-8 or a lone surrogate, before anything has changed."""
+    """Return `text` as a str.
+
+    Raises BadTextError for malformed UTF-8 or a lone surrogate, before anything has changed.
+    """
     if isinstance(text, str) and text.isascii():
         return text
     return as_text(text)

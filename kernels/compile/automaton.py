@@ -1,7 +1,8 @@
 """Compile a splitting stage's regex into a leftmost-first DFA over character classes.
 
 A DFA state is an ordered list of NFA threads, the preferred one first, cut behind the first that matches. A lookahead
-over one character is decided on the next class, or at the end: so a transition is a function of (state, next class), and says two
+over one character is decided on the next class, or at the end: so a transition is a function of (state, next class),
+and says two
 things: whether the threads match *before* that class is consumed, and the state after it.
 """
 
@@ -134,7 +135,7 @@ def _nullable(node: Node) -> bool:
 
 
 def _check_folding(node: Node, dialect: Dialect) -> None:
-    """Walk to every run of adjacent case-insensitive atoms and check that no single character matches several of them."""
+    """Check every run of adjacent case-insensitive atoms: no single character may match several of them."""
     if isinstance(node, Sequence):
         run: list[str] = []
         for part in node.parts:
@@ -156,15 +157,17 @@ def _check_folding(node: Node, dialect: Dialect) -> None:
 class Automaton:
     """A DFA over classes.
 
-    transitions: uint16 (states, classes + 1); the last column is the end of the text. The low 15 bits are the next state,
-    MATCH says that the attempt matches before the class is consumed. State DEAD has no threads, START begins an attempt.
+    transitions: uint16 (states, classes + 1); the last column is the end of the text. The low 15 bits are the next
+    state,
+    MATCH says that the attempt matches before the class is consumed. State DEAD has no threads, START begins an
+    attempt.
     """
 
     transitions: npt.NDArray[np.uint16]
 
     @property
     def classes(self) -> int:
-        return self.transitions.shape[1] - 1
+        return int(self.transitions.shape[1]) - 1
 
     def can_fail(self) -> npt.NDArray[np.bool_]:
         """For each class: can an attempt that starts with it end without a match?"""
@@ -192,12 +195,13 @@ class Automaton:
 def build(program: Program, membership: dict[str, npt.NDArray[np.bool_]], classes: int) -> Automaton:
     """Determinize. `membership[source][class]` tells whether an atom holds a class.
 
-    Raises Refusal: the regex can match nothing, needs too many states, or has a possessive repeat that is not plainly greedy.
+    Raises Refusal: the regex can match nothing, needs too many states, or has a possessive repeat that is not plainly
+    greedy.
     """
     end = classes
     _check_possessive(program, membership)
     states: dict[tuple[int, ...], int] = {(): DEAD, (program.start,): START}
-    queue = [(program.start,)]
+    queue: list[tuple[int, ...]] = [(program.start,)]
     rows: dict[int, list[int]] = {DEAD: [DEAD] * (classes + 1)}
     while queue:
         threads = queue.pop()
@@ -215,13 +219,19 @@ def build(program: Program, membership: dict[str, npt.NDArray[np.bool_]], classe
     table = np.array([rows[state] for state in range(len(rows))], dtype=np.uint16)
     if (table[START] & MATCH).any():
         raise Refusal("a regex that can match the empty text")
-    return Automaton(_minimized(table))
+    table = _minimized(table)
+    if len(table) == 1:
+        raise Refusal("a regex that matches nothing at all")
+    return Automaton(table)
 
 
 def _closure(
     program: Program, threads: tuple[int, ...], symbol: int | None, membership: dict[str, npt.NDArray[np.bool_]]
 ) -> tuple[list[int], bool]:
-    """Run `threads` up to the next symbol (None: the end): where the ones that consume it go, and whether one matches first."""
+    """Run `threads` up to the next symbol (None.
+
+    The end): where the ones that consume it go, and whether one matches first.
+    """
     live: list[int] = []
     seen: set[int] = set()
     stack = list(reversed(threads))
@@ -254,7 +264,8 @@ def _holds(look: _Assert, symbol: int | None, membership: dict[str, npt.NDArray[
 def _check_possessive(program: Program, membership: dict[str, npt.NDArray[np.bool_]]) -> None:
     """Prove that each possessive repeat matches as a greedy one does, or refuse.
 
-    Greedy differs only where it gives characters back. It never does (a) when what follows can always match at once, nor
+    Greedy differs only where it gives characters back. It never does (a) when what follows can always match at once,
+    nor
     (b) when what follows can't begin on a character of the repeat's own class, which is all that giving back can offer.
     """
     for leave, atom in program.possessive:
@@ -298,4 +309,5 @@ def _minimized(table: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
     renumber = np.array([number[int(g)] for g in group], dtype=np.uint16)
     first = [int(np.flatnonzero(group == old)[0]) for old in order]
     small = table[first]
-    return (renumber[small & STATE] | (small & MATCH)).astype(np.uint16)
+    merged: npt.NDArray[np.uint16] = (renumber[small & STATE] | (small & MATCH)).astype(np.uint16)
+    return merged

@@ -1,7 +1,9 @@
 r"""Ask the reference engines which code points an atom holds, one by one.
 
-Never Python's or any library's Unicode data: the engines disagree with them, and with each other, on thousands of code points.
-What was probed is kept in the user's cache, keyed by the engine, its version and the atom: another version is probed anew.
+Never Python's or any library's Unicode data: the engines disagree with them, and with each other, on thousands of code
+points.
+What was probed is kept in the user's cache, keyed by the engine, its version and the atom: another version is probed
+anew.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ def _probe_onig(source: str) -> Members:
 def _probe_rust(source: str) -> Members:
     import tiktoken  # only reached through a tiktoken.Encoding
 
-    # What the pattern does not match, tiktoken drops: with single bytes as its vocabulary, the ids are the members' UTF-8.
+    # What the pattern does not match, tiktoken drops: with single bytes as its vocabulary, the ids are the members'
+    # UTF-8.
     probe = tiktoken.Encoding(
         "probe", pat_str=source, mergeable_ranks={bytes([byte]): byte for byte in range(256)}, special_tokens={}
     )

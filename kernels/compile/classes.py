@@ -17,7 +17,10 @@ MAX_CLASSES = 255
 
 @dataclass(frozen=True)
 class Classes:
-    """class_of: uint8 (0x110000,), the class of every code point. membership: atom -> bool (count,), the classes it holds."""
+    """class_of: uint8 (0x110000,), the class of every code point.
+
+    membership: atom -> bool (count,), the classes it holds.
+    """
 
     count: int
     class_of: npt.NDArray[np.uint8]

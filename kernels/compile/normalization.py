@@ -1,7 +1,9 @@
 """NFC as the reference does it, as tables probed out of its own normalizers.
 
-The reference's normalization data is years older than its regex data, so neither Python's nor any other library's may stand in.
-What is probed: every canonical decomposition, the order of the marks, and from both the compositions. The result is checked
+The reference's normalization data is years older than its regex data, so neither Python's nor any other library's may
+stand in.
+What is probed: every canonical decomposition, the order of the marks, and from both the compositions. The result is
+checked
 against the reference's NFC before it is used.
 """
 
@@ -44,7 +46,10 @@ class Normalization:
     composition: dict[tuple[int, int], int]
 
     def suspect(self) -> Members:
-        """Characters whose presence can make NFC change a text: that it rewrites, reorders, or composes with what precedes."""
+        """Characters whose presence can make NFC change a text.
+
+        That it rewrites, reorders, or composes with what precedes.
+        """
         members = np.zeros(CODE_POINTS, dtype=bool)
         members[list(self.order)] = True
         members[[second for _, second in self.composition]] = True
@@ -55,8 +60,14 @@ class Normalization:
         return members
 
     def composes_onward(self) -> Members:
-        """Characters that something behind them can compose with."""
+        """Characters that something behind them can change: by composing with them, or by getting in between their
+        parts.
+
+        U+00E9 with U+0327 behind it becomes U+0229 U+0301, though no pair of the two composes: so every composite
+        counts.
+        """
         members = np.zeros(CODE_POINTS, dtype=bool)
+        members[list(self.decomposition)] = True
         members[[first for first, _ in self.composition]] = True
         members[HANGUL_L[0] : HANGUL_L[1] + 1] = True
         members[HANGUL_FIRST : HANGUL_LAST + 1] = True
@@ -132,7 +143,7 @@ def probe_nfc() -> Normalization:
         decomposition, order, composition = json.loads(kept)
         return Normalization(
             {point: tuple(points) for point, points in decomposition},
-            {point: value for point, value in order},
+            dict(order),
             {(first, second): composite for first, second, composite in composition},
         )
     tables = _probe()
@@ -165,9 +176,7 @@ def _probe() -> Normalization:
     composed = _fenced(nfc, [chr(point) for point in decomposition])
     composition: dict[tuple[int, int], int] = {}
     kept = [point for point, result in zip(decomposition, composed, strict=True) if result == chr(point)]
-    for point, prefix in zip(
-        kept, _fenced(nfc, ["".join(map(chr, decomposition[p][:-1])) for p in kept]), strict=True
-    ):
+    for point, prefix in zip(kept, _fenced(nfc, ["".join(map(chr, decomposition[p][:-1])) for p in kept]), strict=True):
         if len(prefix) == 1:
             composition[ord(prefix), decomposition[point][-1]] = point
     return Normalization(decomposition, order, composition)
@@ -176,7 +185,8 @@ def _probe() -> Normalization:
 def _probe_order(characters: list[str]) -> dict[int, int]:
     """Find every mark's combining class by what it is reordered with.
 
-    Python's data only suggests one well-known mark for each class (classes never change once published); where a character belongs is
+    Python's data only suggests one well-known mark for each class (classes never change once published); where a
+    character belongs is
     the reference's answer: in the class whose mark it changes places with on neither side.
     """
     nfd = normalizers.NFD()
@@ -207,12 +217,16 @@ def _probe_order(characters: list[str]) -> dict[int, int]:
 def _check(tables: Normalization) -> None:
     """Compare with the reference: every character alone, and random texts of the characters that interact."""
     nfc = normalizers.NFC()
-    interacting = [chr(p) for p in {*tables.order, *(s for _, s in tables.composition), *(f for f, _ in tables.composition)}]
+    interacting = [
+        chr(p) for p in {*tables.order, *(s for _, s in tables.composition), *(f for f, _ in tables.composition)}
+    ]
     rng = random.Random(0)
     texts = [chr(p) for p in (*tables.decomposition, *tables.order)]
     texts += ["".join(map(chr, points)) for points in tables.decomposition.values()]
     texts += ["".join(rng.choices(interacting, k=rng.randint(2, 6))) for _ in range(20_000)]
-    texts += ["".join(chr(rng.choice((0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x0301))) for _ in range(4)) for _ in range(500)]
+    texts += [
+        "".join(chr(rng.choice((0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x0301))) for _ in range(4)) for _ in range(500)
+    ]
     for text, expected in zip(texts, _fenced(nfc, texts), strict=True):
         if tables.nfc(text) != expected:
             raise Refusal(f"the reference's NFC of {text!r} does not follow from its own tables")

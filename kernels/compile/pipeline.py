@@ -1,6 +1,7 @@
 """What a tokenizer does to a text, read out of its own description: every stage is understood, or the whole is refused.
 
-`from_tokenizer_json` reads a tokenizer.json, `from_tiktoken` a `tiktoken.Encoding`. Both give a `Pipeline`, which tables.py
+`from_tokenizer_json` reads a tokenizer.json, `from_tiktoken` a `tiktoken.Encoding`. Both give a `Pipeline`, which
+tables.py
 turns into what the native engine runs on. No family is recognised by its name or by a whole pattern.
 """
 
@@ -13,7 +14,8 @@ from typing import Any
 from .refusal import Refusal
 from .regex_syntax import Atom, Dialect, Node, Repeat, literal, parse
 
-#: What ByteLevel with use_regex splits by; a constant inside the reference (pre_tokenizers/byte_level.rs, after GPT-2's encoder.py).
+#: What ByteLevel with use_regex splits by; a constant inside the reference (pre_tokenizers/byte_level.rs, after
+#: GPT-2's encoder.py).
 BYTE_LEVEL_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 #: The atom that stands for what the reference's Digits stage takes for a digit; it is probed out of that stage.
@@ -25,7 +27,10 @@ NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 
 @dataclass(frozen=True)
 class Stage:
-    """One splitting stage. With total, a text that it leaves uncovered somewhere would be dropped, so it must never happen."""
+    """One splitting stage.
+
+    With total, a text that it leaves uncovered somewhere would be dropped, so it must never happen.
+    """
 
     tree: Node
     total: bool = False
@@ -45,8 +50,10 @@ class AddedToken:
 class Pipeline:
     """A tokenizer, understood.
 
-    vocabulary: (bytes, id) of every entry that text can become. merges: (left id, right id, rank, merged id); of equal ranks the
-    leftmost goes first. byte_ids: the id of each single byte, None where the vocabulary lacks it and the reference drops it.
+    vocabulary: (bytes, id) of every entry that text can become. merges: (left id, right id, rank, merged id); of equal
+    ranks the
+    leftmost goes first. byte_ids: the id of each single byte, None where the vocabulary lacks it and the reference
+    drops it.
     """
 
     dialect: Dialect
@@ -65,7 +72,7 @@ class Pipeline:
 
 
 def byte_alphabet() -> dict[str, int]:
-    """Return the characters that stand for bytes in byte-level vocabularies (after GPT-2's encoder.py, bytes_to_unicode)."""
+    """Return the characters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py, bytes_to_unicode)."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(plain)]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
@@ -74,7 +81,8 @@ def byte_alphabet() -> dict[str, int]:
 def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, Any]) -> Pipeline:
     """Read the description of a tokenizer.json. Raises Refusal with what is not understood.
 
-    added_tokens: id -> `tokenizers.AddedToken`, as the reference holds them; it does not keep to the ids that the file gives.
+    added_tokens: id -> `tokenizers.AddedToken`, as the reference holds them; it does not keep to the ids that the file
+    gives.
     """
     for limit in ("truncation", "padding"):
         if content.get(limit) is not None:
@@ -130,7 +138,7 @@ def _normalizer(normalizer: Mapping[str, Any] | None) -> bool:
     if normalizer is None:
         return False
     if normalizer["type"] == "Sequence":
-        return any([_normalizer(part) for part in normalizer["normalizers"]])
+        return any(list(map(_normalizer, normalizer["normalizers"])))  # each is looked at: any of them may be refused
     if normalizer["type"] == "NFC":
         return True
     raise Refusal(f"its normalizer {normalizer['type']} is not understood yet")
@@ -175,7 +183,9 @@ def _split(part: Mapping[str, Any]) -> Stage:
         return Stage(tree)  # invert swaps what is a match and what is not, and Isolated keeps both
     if behavior == "Removed" and invert:
         return Stage(tree, total=True)
-    raise Refusal(f"its Split has the behavior {behavior}{' with invert' if invert else ''}, which is not understood yet")
+    raise Refusal(
+        f"its Split has the behavior {behavior}{' with invert' if invert else ''}, which is not understood yet"
+    )
 
 
 def _flattened(part: Mapping[str, Any] | None, key: str) -> list[Mapping[str, Any]]:
@@ -251,7 +261,6 @@ def _template(part: Mapping[str, Any], pipeline: Pipeline) -> None:
             (after if seen else before).extend(part["special_tokens"][piece["SpecialToken"]["id"]]["ids"])
     if not seen:
         raise Refusal("its template does not hold the text exactly once")
-    # A later template wraps around what an earlier one made.
-    pipeline.prefix = before + pipeline.prefix
-    pipeline.suffix = pipeline.suffix + after
-
+    if pipeline.prefix or pipeline.suffix:
+        raise Refusal("it has a template around a template, which the reference itself can't do")
+    pipeline.prefix, pipeline.suffix = before, after

@@ -2,15 +2,17 @@ r"""Parse the regexes of splitting stages into a small syntax tree.
 
 Understands what real tokenizers write: classes with negation, ranges, nesting and `&&`, `\p{..}`, escapes, alternation,
 groups, `(?i:..)`, `?` `*` `+` `{m,n}` (greedy, lazy, possessive), and one-character lookaheads. Everything else is
-refused in words. It does not know which characters a class holds: an *atom* keeps its source text, and class_probe.py asks
-the reference engine. Two dialects: 'onig' (Oniguruma with Ruby's syntax, as in tokenizer.json) and 'rust' (fancy-regex, as in
+refused in words. It does not know which characters a class holds: an *atom* keeps its source text, and class_probe.py
+asks
+the reference engine. Two dialects: 'onig' (Oniguruma with Ruby's syntax, as in tokenizer.json) and 'rust'
+(fancy-regex, as in
 tiktoken); they read some of the same text differently.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from .refusal import Refusal
 
@@ -99,7 +101,7 @@ class _Parser:
         self.dialect = dialect
         self.at = 0
 
-    def refuse(self, what: str) -> Refusal:
+    def refuse(self, what: str) -> NoReturn:
         raise Refusal(f"the regex {self.pattern!r} has {what} at character {self.at}")
 
     def more(self) -> bool:
@@ -228,10 +230,7 @@ class _Parser:
             letters += self.next()
         if letters and self.take(":"):
             return self.closed(self.alternatives(self.with_flags(flags, letters)))
-        return self.refuse_node("a group that is not understood")
-
-    def refuse_node(self, what: str) -> Node:
-        raise self.refuse(what)
+        self.refuse("a group that is not understood")
 
     def closed(self, node: Node) -> Node:
         if not self.take(")"):

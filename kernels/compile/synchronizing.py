@@ -1,6 +1,7 @@
 """Derive the synchronizing pairs of a pipeline from its automata (design 3.3; claims in kernels/README.md).
 
-A pair of classes (a, b) is synchronizing when a text may be cut between an a and a b, whatever stands around them, and the sides
+A pair of classes (a, b) is synchronizing when a text may be cut between an a and a b, whatever stands around them, and
+the sides
 encoded on their own.
 """
 
@@ -37,7 +38,8 @@ def entered_by(automaton: Automaton) -> list[set[int]]:
 def stage_pairs(automaton: Automaton) -> tuple[Pairs, Pairs]:
     """Return (quiet, boundary) of one stage.
 
-    quiet: uncrossed (no attempt that consumed a goes on over b) and neutral (every attempt decides about a match in the same way
+    quiet: uncrossed (no attempt that consumed a goes on over b) and neutral (every attempt decides about a match in
+    the same way
     whether b or the end comes next). boundary: quiet, and not both a and b can lie in text that no match covers.
     """
     table, end = automaton.transitions, automaton.classes
@@ -54,8 +56,10 @@ def stage_pairs(automaton: Automaton) -> tuple[Pairs, Pairs]:
 def synchronizing_pairs(stages: Sequence[Automaton], forbidden: Iterable[tuple[int, int]], excluded: Pairs) -> Pairs:
     """Return the pairs at which every text may be cut.
 
-    Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each must be quiet
-    about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of design 3.3).
+    Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each
+    must be quiet
+    about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of design
+    3.3).
     `forbidden` are pairs that stand adjacent in an added-token literal; `excluded` the ones the normalizer rules out.
     """
     classes = stages[0].classes

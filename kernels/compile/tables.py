@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from .pipeline import DIGIT, AddedToken, Pipeline
 from .refusal import Refusal
 from .synchronizing import Pairs, synchronizing_pairs
 
-#: Characters of added-token literals that get a class of their own, so that a literal rules out fewer pairs; beyond this many, the
+#: Characters of added-token literals that get a class of their own, so that a literal rules out fewer pairs; beyond
+#: this many, the
 #: rarest keep their wider class (which only costs some synchronizing positions).
 MAX_LITERAL_CLASSES = 24
 
@@ -56,9 +58,13 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     for stage, automaton in zip(pipeline.stages, stages, strict=True):
         if stage.total and automaton.can_fail().any():
             left = classes.representative(int(np.argmax(automaton.can_fail())))
-            raise Refusal(f"its regex leaves text uncovered, from a character such as {left!r} on, which would be dropped")
+            raise Refusal(
+                f"its regex leaves text uncovered, from a character such as {left!r} on, which would be dropped"
+            )
     pairs = synchronizing_pairs(stages, _adjacent(literals, classes), _excluded(classes))
-    return Compiled(pipeline, classes, stages, pairs, _native(pipeline, classes, stages, pairs, normalization, literals))
+    return Compiled(
+        pipeline, classes, stages, pairs, _native(pipeline, classes, stages, pairs, normalization, literals)
+    )
 
 
 def _as_searched(token: AddedToken, normalization: Normalization | None) -> str:
@@ -75,7 +81,7 @@ def _literal_characters(literals: list[str]) -> list[str]:
 
 
 def _adjacent(literals: list[str], classes: Classes) -> set[tuple[int, int]]:
-    return {(classes.of(a), classes.of(b)) for literal in literals for a, b in zip(literal, literal[1:], strict=False)}
+    return {(classes.of(a), classes.of(b)) for literal in literals for a, b in pairwise(literal)}
 
 
 def _excluded(classes: Classes) -> Pairs:

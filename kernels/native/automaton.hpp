@@ -1,8 +1,10 @@
-// One splitting stage: a leftmost-first DFA run over a class buffer (classes.hpp). Built by kernels/compile/automaton.py.
+// One splitting stage: a leftmost-first DFA run over a class buffer (classes.hpp). Built by
+// kernels/compile/automaton.py.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "classes.hpp"
@@ -17,11 +19,16 @@ class Automaton {
   static constexpr std::uint16_t kStart = 1;
 
   // transitions: states rows of classes + 1 columns, the last one for the end of the text.
+  // Throws std::invalid_argument for a table that a text could lead out of.
   // Stored with one more column, before the end's: the inner bytes of a character, which change nothing.
   Automaton(const std::uint16_t* transitions, std::size_t states, std::size_t classes) : stride_(classes + 2) {
+    if (states <= kStart) throw std::invalid_argument("automaton: no start state");
     table_.reserve(states * stride_);
     for (std::size_t state = 0; state < states; ++state) {
       const std::uint16_t* row = transitions + state * (classes + 1);
+      for (std::size_t column = 0; column <= classes; ++column)
+        if ((row[column] & kState) >= states) throw std::invalid_argument("automaton: a state that is none");
+      if ((row[classes] & kState) != kDead) throw std::invalid_argument("automaton: it goes on behind the end");
       table_.insert(table_.end(), row, row + classes);
       table_.push_back(static_cast<std::uint16_t>(state));
       table_.push_back(row[classes]);

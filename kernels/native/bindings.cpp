@@ -42,7 +42,8 @@ std::vector<T> to_vector(const Input<T>& values) {
   return std::vector<T>(values.data(), values.data() + values.size());
 }
 
-// The UTF-8 of a str. An ASCII str is its own UTF-8; another one is encoded for this call only, so that a large text does not
+// The UTF-8 of a str. An ASCII str is its own UTF-8; another one is encoded for this call only, so that a large text
+// does not
 // keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
 class Utf8 {
  public:

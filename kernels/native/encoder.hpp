@@ -1,4 +1,5 @@
-// A full, exact encode: added tokens, normalization, splitting stages, BPE (design 3.1). Immutable once built, so any number of
+// A full, exact encode: added tokens, normalization, splitting stages, BPE (design 3.1). Immutable once built, so any
+// number of
 // threads may use one. It keeps nothing between calls.
 #pragma once
 
@@ -115,7 +116,8 @@ class Encoder {
       if (mark != kNoMark) mark -= before;
   }
 
-  // Spans of every id in code points, untrimmed: pairs (start, stop). An id that holds part of a character spans all of it.
+  // Spans of every id in code points, untrimmed: pairs (start, stop). An id that holds part of a character spans all
+  // of it.
   // Returns false where the spans can't be told from here: normalization changed the text, or a byte was dropped.
   bool spans(std::string_view text, std::vector<std::uint32_t>& ids, std::vector<std::int64_t>& spans) const {
     struct Sink {
@@ -163,7 +165,8 @@ class Encoder {
     return sink.known;
   }
 
-  // Where the pieces that hold at least one id start, in code points. Returns false where normalization changed the text.
+  // Where the pieces that hold at least one id start, in code points. Returns false where normalization changed the
+  // text.
   bool pieces(std::string_view text, std::vector<std::int64_t>& starts) const {
     struct Sink {
       const Encoder& encoder;
@@ -218,7 +221,8 @@ class Encoder {
     ids.insert(ids.end(), symbols.begin(), symbols.end());
   }
 
-  // Cut out the literals of `tokens` from `text`: gap(begin, end) for what lies between, literal(begin, end, id) for each.
+  // Cut out the literals of `tokens` from `text`: gap(begin, end) for what lies between, literal(begin, end, id) for
+  // each.
   template <class Gap, class Literal>
   static void cut_out(const AddedTokens& tokens, std::string_view text, bool split_special, Gap&& gap,
                       Literal&& literal) {

@@ -1,4 +1,5 @@
-// NFC by the reference's own tables (kernels/compile/normalization.py), over the stretches of a text that it can change.
+// NFC by the reference's own tables (kernels/compile/normalization.py), over the stretches of a text that it can
+// change.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ class Normalization {
       composed_[key(tables.composed_first[i], tables.composed_second[i])] = tables.composite[i];
   }
 
-  // Normalize a text with suspect characters; `classes` is its class buffer. `cuts` are byte positions of characters that are
+  // Normalize a text with suspect characters; `classes` is its class buffer. `cuts` are byte positions of characters
+  // that are
   // neither suspect nor behind a suspect one (synchronizing positions); they are moved along with the text.
   std::string apply(std::string_view text, const std::uint8_t* classes, const Classes& table,
                     std::vector<std::size_t>& cuts) const {

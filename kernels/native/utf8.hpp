@@ -1,4 +1,5 @@
-// UTF-8 that is known to be valid: step, decode, append (code_points.hpp counts). Nothing here validates; texts are checked before they come in.
+// UTF-8 that is known to be valid: step, decode, append (code_points.hpp counts). Nothing here validates; texts are
+// checked before they come in.
 #pragma once
 
 #include <cstddef>
