@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +72,11 @@ class Service:
         #: Replies that could not be delivered: the client is gone or does not read.
         self._undelivered = 0
 
-    def run(self) -> None:
-        """Bind, serve until a signal, stop. Raises EndpointError when an endpoint can't be had."""
+    def run(self, on_bound: Callable[[], None] | None = None) -> None:
+        """Bind, serve until a signal, stop. Raises EndpointError when an endpoint can't be had.
+
+        `on_bound` is called once both endpoints are this broker's.
+        """
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_reader, False)
         os.set_blocking(wake_writer, False)
@@ -82,6 +85,8 @@ class Service:
         try:
             self._bind()
             log.info("broker listens on %s", self.endpoint)
+            if on_bound is not None:
+                on_bound()
             self._serve(wake_reader)
         finally:
             signal.set_wakeup_fd(previous_wake)
@@ -298,11 +303,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--queue", type=int, default=Limits().worker_queue)
     parser.add_argument("--placements", type=int, default=Limits().sessions)
     parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--ready-fd", type=int, help="where to write a byte once the endpoints are bound")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     limits = Limits()._replace(heartbeat_s=options.heartbeat_s, worker_queue=options.queue, sessions=options.placements)
+
+    def say_bound() -> None:
+        if options.ready_fd is not None:
+            os.write(options.ready_fd, b"1")
+            os.close(options.ready_fd)
+
     try:
-        Service(Settings(options.endpoint, options.message_max_bytes, limits, options.validate)).run()
+        Service(Settings(options.endpoint, options.message_max_bytes, limits, options.validate)).run(say_bound)
     except EndpointError as error:
         print(f"tokseam: {error}", file=sys.stderr)
         return 2

@@ -105,9 +105,9 @@ def command(
             *("--session-bytes", str(session_bytes)),
         ],
     )
+    # The broker knows when its workers are ready; a thread asks it, since the supervisor waits for other things.
     watch = threading.Thread(target=_say_ready, args=(front, repair_workers), daemon=True)
-    watch.start()
-    sys.exit(Supervisor(children, back).run())
+    sys.exit(Supervisor(children, back, on_open=watch.start).run())
 
 
 def _say_seats(seats: Sequence[pinning.Seat | None], cores: list[pinning.Core], pin: bool) -> None:

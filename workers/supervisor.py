@@ -33,7 +33,7 @@ BACKOFF_MAX_S = 10.0
 SETTLED_S = 10.0
 #: Seconds that the children have to end by themselves. The broker takes up to 5 for requests in progress.
 STOP_S = 8.0
-#: What a child says when no restart can help (a bad setting): the tier ends with it.
+#: What a child's first life ends with when no restart can help (a bad setting): the tier ends with it.
 HOPELESS = 2
 
 
@@ -49,6 +49,11 @@ class Child:
     stop_order: int = 1
     #: Whether the broker hears of its death.
     announced: bool = True
+    #: Whether it says by a byte on --ready-fd that it has its endpoints; children without this wait for that once. A
+    #: worker must not reach another tier's broker, which has the endpoint that this one could not get.
+    opens: bool = False
+    #: Where that byte comes from, until it came.
+    ready_fd: int | None = None
     process: subprocess.Popen[bytes] | None = None
     pidfd: int | None = None
     started_at: float = 0.0
@@ -65,9 +70,11 @@ class Supervisor:
     children: list[Child]
     #: Where to report deaths; None reports to nobody.
     back_endpoint: str | None = None
-    #: Called in every turn, at least every `turn_s`; for waiting until the tier is ready.
-    on_turn: Callable[[], None] | None = None
+    #: Called once, when the broker has its endpoints.
+    on_open: Callable[[], None] | None = None
+    #: Seconds between looks at the children where no pidfd tells of their deaths.
     turn_s: float = 0.5
+    _opened: bool = False
     _signals: int = 0
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _context: zmq.Context[zmq.Socket[bytes]] | None = None
@@ -115,29 +122,48 @@ class Supervisor:
     def _turn(self, wake: int) -> int:
         now = time.monotonic()
         for child in self.children:
-            if child.process is None and child.due <= now:
+            if child.process is None and child.due <= now and (child.opens or self._opened):
                 self._start(child)
-        due = [child.due - now for child in self.children if child.process is None]
+        due = [child.due - now for child in self.children if child.process is None and child.due > now]
         for key, _ in self._selector.select(max(0.0, min([*due, self.turn_s]))):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 64)
+            elif key.fd == key.data.ready_fd:
+                self._hear(key.data)
         for child in self.children:
             if child.process is not None and child.process.poll() is not None:
                 code = self._bury(child)
-                if code == HOPELESS:
+                # A later one may come of a file that is being replaced: the rest of the tier goes on.
+                if code == HOPELESS and child.restarts == 1:
                     return code
-        if self.on_turn is not None:
-            self.on_turn()
         return 0
+
+    def _hear(self, child: Child) -> None:
+        """A child that opens said so, or its end of the pipe is closed."""
+        assert child.ready_fd is not None
+        said = os.read(child.ready_fd, 1)
+        self._close_ready_fd(child)
+        if said and not self._opened:
+            self._opened = True
+            if self.on_open is not None:
+                self.on_open()
 
     def _start(self, child: Child) -> None:
         command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
         if child.cpu is not None:
             command += ["--cpu", str(child.cpu)]
         command += [child.module, *child.arguments]
+        passed: list[int] = []
+        if child.opens:
+            child.ready_fd, write_fd = os.pipe()
+            passed.append(write_fd)
+            command += ["--ready-fd", str(write_fd)]
+            self._selector.register(child.ready_fd, selectors.EVENT_READ, child)
         # A session of its own: Ctrl-C at the terminal reaches only this process, which ends the others in order.
-        child.process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
+        child.process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, pass_fds=passed)
+        for fd in passed:
+            os.close(fd)
         child.started_at = time.monotonic()
         if hasattr(os, "pidfd_open"):
             try:
@@ -153,6 +179,7 @@ class Supervisor:
         code = child.process.wait()
         pid = child.process.pid
         self._close_pidfd(child)
+        self._close_ready_fd(child)
         child.process = None
         lived = time.monotonic() - child.started_at
         child.backoff_s = BACKOFF_MIN_S if lived > SETTLED_S else min(2 * child.backoff_s, BACKOFF_MAX_S)
@@ -162,9 +189,15 @@ class Supervisor:
             # If the broker is away too, it knows nobody when it is back.
             with contextlib.suppress(zmq.ZMQError):
                 self._broker.send(protocol.pack_envelope(Envelope("gone", name=child.name, pid=pid)), zmq.DONTWAIT)
-        if code != HOPELESS:
+        if code != HOPELESS or child.restarts > 1:
             log.warning("%s (process %d) ended with %d; again in %.1f s", child.name, pid, code, child.backoff_s)
         return code
+
+    def _close_ready_fd(self, child: Child) -> None:
+        if child.ready_fd is not None:
+            self._selector.unregister(child.ready_fd)
+            os.close(child.ready_fd)
+            child.ready_fd = None
 
     def _close_pidfd(self, child: Child) -> None:
         if child.pidfd is not None:
@@ -192,6 +225,7 @@ class Supervisor:
                 child.process.kill()
                 child.process.wait()
                 self._close_pidfd(child)
+                self._close_ready_fd(child)
                 child.process = None
 
 
@@ -210,6 +244,7 @@ def tier(
         ["--endpoint", endpoint, *broker_arguments],
         stop_order=0,
         announced=False,
+        opens=True,
     )
     arguments = [part for one in tokenizers for part in ("--tokenizer", one)] + list(worker_arguments)
     return [
