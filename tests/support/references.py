@@ -7,6 +7,7 @@ plain on purpose; nothing here imports tokseam.
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,14 +31,23 @@ class HuggingFace:
     """`tokenizers`, from the bytes of a tokenizer.json."""
 
     def __init__(self, content: bytes) -> None:
-        self._plain = Tokenizer.from_str(content.decode())
+        self._content = content.decode()
+        self._plain = Tokenizer.from_str(self._content)
         self._plain.encode_special_tokens = False
-        self._split = Tokenizer.from_str(content.decode())
-        self._split.encode_special_tokens = True
+
+    # Made when first asked for: reading a large tokenizer.json takes seconds.
+    @cached_property
+    def _split(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_str(self._content)
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    @cached_property
+    def _bare(self) -> Tokenizer:
         # A post-processor may trim offsets; pieces are those of the pre-tokenizer.
-        bare: dict[str, Any] = json.loads(content)
-        bare["post_processor"] = None
-        self._bare = Tokenizer.from_str(json.dumps(bare))
+        content: dict[str, Any] = json.loads(self._content)
+        content["post_processor"] = None
+        return Tokenizer.from_str(json.dumps(content))
 
     @classmethod
     def from_file(cls, path: Path) -> HuggingFace:
