@@ -217,8 +217,13 @@ def _tiktoken(encoding: str) -> object:
         return tiktoken.get_encoding(encoding)
     except ImportError:
         raise BadTokenizerError("tiktoken is not installed") from None
-    except Exception as error:  # whatever its loader meets: no such encoding, no network
-        raise BadTokenizerError(f"tiktoken has no encoding {encoding!r} here: {error}") from None
+    except ValueError as error:
+        raise BadTokenizerError(f"tiktoken has no encoding {encoding!r}: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # whatever its loader meets; mostly, that there is no network
+        raise BadTokenizerError(
+            f"tiktoken could not load the ranks of {encoding!r} ({type(error).__name__}); "
+            "it takes them from the network, or from the folder that TIKTOKEN_CACHE_DIR names"
+        ) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

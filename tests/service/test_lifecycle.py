@@ -130,7 +130,7 @@ def run_cli(*arguments: str, **environment: str) -> Any:
     [
         (["--tokenizer", "ds=/nowhere.json"], {}, "No such file"),
         (["--tokenizer", "just-a-name"], {}, "NAME=PATH"),
-        (["--tokenizer", "t=tiktoken:nope"], {}, "no encoding 'nope'"),
+        (["--tokenizer", "t=tiktoken:nope"], {}, "has no encoding 'nope'"),
         ([], {}, "--tokenizer"),
         (["--tokenizer", "ds={ds}", "--repair-workers", "0"], {}, "--repair-workers"),
         (["--tokenizer", "ds={ds}"], {"TOKSEAM_REPAIR_WORKERS": "many"}, "--repair-workers"),
