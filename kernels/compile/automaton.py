@@ -136,21 +136,29 @@ def _nullable(node: Node) -> bool:
 
 def _check_folding(node: Node, dialect: Dialect) -> None:
     """Check every run of adjacent case-insensitive atoms: no single character may match several of them."""
-    if isinstance(node, Sequence):
-        run: list[str] = []
-        for part in node.parts:
-            if isinstance(part, Atom) and part.source.startswith("(?i:"):
-                run.append(part.source)
-                continue
-            check_no_sequences(run, dialect)
-            run = []
-            _check_folding(part, dialect)
-        check_no_sequences(run, dialect)
-    elif isinstance(node, Choice):
+    if isinstance(node, Choice):
         for option in node.options:
             _check_folding(option, dialect)
-    elif isinstance(node, Repeat):
-        _check_folding(node.body, dialect)
+        return
+    run: list[str] = []
+    for part in _flattened(node):
+        if isinstance(part, Atom) and part.source.startswith("(?i:"):
+            run.append(part.source)
+            continue
+        check_no_sequences(run, dialect)
+        run = []
+        if isinstance(part, Choice):
+            _check_folding(part, dialect)
+        elif isinstance(part, Repeat):
+            # The engine may write a small repeat out: check as if what is repeated stood there three times.
+            _check_folding(Sequence((part.body,) * 3), dialect)
+    check_no_sequences(run, dialect)
+
+
+def _flattened(node: Node) -> list[Node]:
+    if isinstance(node, Sequence):
+        return [inner for part in node.parts for inner in _flattened(part)]
+    return [node]
 
 
 @dataclass(frozen=True)

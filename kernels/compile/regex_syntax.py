@@ -246,7 +246,7 @@ class _Parser:
         if char in "pP":
             self.property_name()
         elif char == "x":
-            self.hex_digits(2)
+            self.hex_byte()
         elif char == "u":
             self.hex_digits(4)
         elif char.isdigit():
@@ -271,6 +271,13 @@ class _Parser:
             if self.next() not in "0123456789abcdefABCDEF":
                 self.refuse("a malformed escape")
 
+    def hex_byte(self) -> None:
+        start = self.at
+        self.hex_digits(2)
+        digits = self.pattern[start : self.at]
+        if self.dialect == "onig" and not digits.startswith("{") and int(digits, 16) >= 0x80:
+            self.refuse("a byte of a character's UTF-8")
+
     def class_body(self) -> None:
         self.take("^")
         self.take("]")  # a ] in first place is a member
@@ -290,7 +297,9 @@ class _Parser:
                 escaped = self.next()
                 if escaped in "pP":
                     self.property_name()
-                elif escaped.isalpha() and escaped not in _CLASS_ESCAPES | _LITERAL_ESCAPES | {"x", "u"}:
+                elif escaped == "x":
+                    self.hex_byte()
+                elif escaped.isalpha() and escaped not in _CLASS_ESCAPES | _LITERAL_ESCAPES | {"u"}:
                     self.refuse(f"the escape \\{escaped} in a class")
 
     # -- quantifiers ----------------------------------------------------------------------------------------------

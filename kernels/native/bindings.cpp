@@ -228,6 +228,9 @@ NB_MODULE(_native, m) {
   m.def("shared_ends", &shared_ends, nb::arg("a"), nb::arg("b"),
         "Code points that two texts share at the start and, beyond that, at the end.");
 
+  m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
+        "Which path scans text on this processor: 'avx2' or 'portable'.");
+
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::new_(&make_encoder), nb::arg("tables"))
       .def("encode", &encode, nb::arg("text"), nb::arg("split_special") = false, "The ids of a text: uint32.")

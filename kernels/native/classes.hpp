@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ascii_classes.hpp"
 #include "utf8.hpp"
 
 namespace tokseam {
@@ -18,7 +19,9 @@ class Classes {
  public:
   // class_of: one byte a code point, 0x110000 of them; pairs: count * count, row-major; suspect: count.
   Classes(std::size_t count, const std::uint8_t* class_of, const std::uint8_t* pairs, const std::uint8_t* suspect)
-      : count_(count), pairs_(pairs, pairs + count * count), suspect_(suspect, suspect + count) {
+      : count_(count), pairs_(pairs, pairs + count * count), suspect_(suspect, suspect + count), ascii_(class_of) {
+    for (std::size_t byte = 0; byte < 0x80; ++byte)
+      if (suspect_[class_of[byte]]) throw std::invalid_argument("classes: no normalization changes ASCII");
     std::unordered_map<std::string_view, std::uint16_t> known;
     for (std::size_t block = 0; block < kBlocks; ++block) {
       const std::string_view content(reinterpret_cast<const char*>(class_of + block * kBlockSize), kBlockSize);
@@ -47,11 +50,8 @@ class Classes {
     std::uint8_t any = 0;
     const std::size_t n = text.size();
     for (std::size_t i = 0; i < n;) {
-      const auto byte = static_cast<unsigned char>(text[i]);
-      if (byte < 0x80) {
-        const std::uint8_t number = blocks_[byte];  // block 0 is always stored first
-        out[i++] = number;
-        any |= suspect_[number];
+      if (static_cast<unsigned char>(text[i]) < 0x80) {
+        i += ascii_.fill(text.data() + i, n - i, out + i);
         continue;
       }
       const std::size_t width = utf8_width(text[i]);
@@ -102,7 +102,8 @@ class Classes {
   std::size_t count_;                // classes; at most 253, so that inner() and the end have numbers of their own
   std::vector<std::uint8_t> pairs_;  // [a * count_ + b] != 0: synchronizing
   std::vector<std::uint8_t> suspect_;
-  std::vector<std::uint8_t> blocks_;  // the distinct blocks of 256 classes, the block of U+0000 first
+  AsciiClasses ascii_;
+  std::vector<std::uint8_t> blocks_;  // the distinct blocks of 256 classes
   std::uint16_t index_[kBlocks] = {};
 };
 

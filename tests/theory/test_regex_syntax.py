@@ -53,6 +53,8 @@ def test_the_dialects_read_a_counted_plus_in_their_own_ways() -> None:
         (r"a)", "an unbalanced )"),
         (r"[a", "an unexpected end"),
         (r"ab(?i)c", "an inline flag"),
+        (r"\xE4", "a byte of a character's UTF-8"),
+        (r"[\x80-\xFF]", "a byte of a character's UTF-8"),
     ],
 )
 def test_refusals_name_what_and_where(pattern: str, words: str) -> None:
@@ -64,6 +66,10 @@ def test_refusals_name_what_and_where(pattern: str, words: str) -> None:
 
 def test_folding_of_several_characters_into_one_is_refused() -> None:
     # Oniguruma lets U+FB06 (st) match (?i:st); a class per character cannot say that.
-    with pytest.raises(Refusal, match="one character matches 'st' as a whole"):
-        Program(parse("(?i:st)", "onig"), "onig")
+    for pattern in ("(?i:st)", "(?i:as(?:t)b)", "(?i:x|st)"):
+        with pytest.raises(Refusal, match="one character matches 'st' as a whole"):
+            Program(parse(pattern, "onig"), "onig")
+    for pattern in ("(?i:s{2})", "(?i:f+)"):
+        with pytest.raises(Refusal, match="as a whole"):
+            Program(parse(pattern, "onig"), "onig")
     Program(parse("(?i:'re|'ve)", "onig"), "onig")
