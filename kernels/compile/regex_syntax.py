@@ -230,7 +230,7 @@ class _Parser:
             letters += self.next()
         if letters and self.take(":"):
             return self.closed(self.alternatives(self.with_flags(flags, letters)))
-        self.refuse("a group that is not understood")
+        return self.refuse("a group that is not understood")
 
     def closed(self, node: Node) -> Node:
         if not self.take(")"):
