@@ -168,8 +168,8 @@ class CatalogueError(Exception):
 
 
 def cache_folder() -> Path:
-    """Return where fetched tokenizers are kept: TOKSEAM_TOKENIZERS, or this user's cache folder."""
-    chosen = os.environ.get("TOKSEAM_TOKENIZERS")
+    """Return where fetched tokenizers are kept: TOKSEAM_TOKENIZER_CACHE, or this user's cache folder."""
+    chosen = os.environ.get("TOKSEAM_TOKENIZER_CACHE")
     return Path(chosen) if chosen else platformdirs.user_cache_path("tokseam") / "tokenizers"
 
 

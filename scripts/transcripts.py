@@ -11,7 +11,6 @@ import random
 import sysconfig
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 from .tokenizer_catalogue import shared_folder
@@ -90,9 +89,10 @@ def built_steps(seed: int = 0) -> Iterator[str]:
 def transcript(chars: int, seed: int = 0) -> tuple[list[str], str]:
     """Return the steps of one growing session of at least `chars` characters, and where they come from.
 
-    Real sessions are joined one after the other until they are long enough.
+    Real sessions are joined one after the other until they are long enough; those with a step of a size that no
+    usual agent's has are left out.
     """
-    files = session_files()
+    files = [path for path in session_files() if max(map(len, read_session(path))) <= 2 * STEP_MAX_CHARS]
     if not files:
         steps, name = built_steps(seed), "built from this machine's Python sources"
     else:
@@ -110,8 +110,17 @@ def transcript(chars: int, seed: int = 0) -> tuple[list[str], str]:
 
 
 def merged_turns(steps: list[str], turns: int) -> list[str]:
-    """Join neighbouring steps so that about `turns` turns remain, none split and none empty."""
-    wanted = min(turns, len(steps))
-    bounds = [round(index * len(steps) / wanted) for index in range(wanted + 1)]
-    merged = ["".join(steps[start:stop]) for start, stop in pairwise(bounds)]
+    """Join neighbouring steps so that about `turns` turns of like size remain, none split and none empty."""
+    total = sum(map(len, steps))
+    merged: list[str] = []
+    open_turn: list[str] = []
+    size = 0
+    for step in steps:
+        open_turn.append(step)
+        size += len(step)
+        if size * turns >= total * (len(merged) + 1):
+            merged.append("".join(open_turn))
+            open_turn = []
+    if open_turn:
+        merged.append("".join(open_turn))
     return [text for text in merged if text]
