@@ -8,6 +8,7 @@ asked again, a lost reply is asked for again, lost state is sent again, until th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import random
@@ -47,6 +48,8 @@ from .transport import AsyncTransport
 #: Seconds that a call may take, and connecting.
 TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
+#: Seconds that closing a session may take: it saves the worker some memory, no more.
+CLOSE_TIMEOUT_S = 2.0
 #: Times that a change is sent in full before giving up: each time but the last a worker died or forgot in between.
 ATTEMPTS = 5
 #: Batch messages under way at a time: enough to keep several workers busy, few enough to bound memory.
@@ -361,13 +364,14 @@ class AsyncSession:
             return AsyncSession(self._tier, session_id, turns)
 
     async def close(self) -> None:
-        """Let the worker forget the session. A second close does nothing."""
+        """Let the worker forget the session, if it can be told soon; in the end it does so anyway. Never raises."""
         async with self._lock:
             if self._closed:
                 return
             self._closed = True
             if self._turns.base is not None:
-                await self._tier._call(self._request("close"))
+                with contextlib.suppress(TokseamError):
+                    await self._tier._call(self._request("close"), CLOSE_TIMEOUT_S)
 
     async def __aenter__(self) -> AsyncSession:
         return self
@@ -375,11 +379,7 @@ class AsyncSession:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self.close()
-        except TokseamError:
-            if kind is None:
-                raise
+        await self.close()
 
     def _request(self, op: str) -> Request:
         request = self._tier._request(op)

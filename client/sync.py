@@ -7,6 +7,7 @@ asked again, a lost reply is asked for again, lost state is sent again, until th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -47,6 +48,8 @@ from .transport import SyncTransport
 #: Seconds that a call may take, and connecting.
 TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
+#: Seconds that closing a session may take: it saves the worker some memory, no more.
+CLOSE_TIMEOUT_S = 2.0
 #: Times that a change is sent in full before giving up: each time but the last a worker died or forgot in between.
 ATTEMPTS = 5
 #: Batch messages under way at a time: enough to keep several workers busy, few enough to bound memory.
@@ -361,13 +364,14 @@ class Session:
             return Session(self._tier, session_id, turns)
 
     def close(self) -> None:
-        """Let the worker forget the session. A second close does nothing."""
+        """Let the worker forget the session, if it can be told soon; in the end it does so anyway. Never raises."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             if self._turns.base is not None:
-                self._tier._call(self._request("close"))
+                with contextlib.suppress(TokseamError):
+                    self._tier._call(self._request("close"), CLOSE_TIMEOUT_S)
 
     def __enter__(self) -> Session:
         return self
@@ -375,11 +379,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.close()
-        except TokseamError:
-            if kind is None:
-                raise
+        self.close()
 
     def _request(self, op: str) -> Request:
         request = self._tier._request(op)

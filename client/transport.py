@@ -29,6 +29,9 @@ from .errors import ClosedError, ConnectError, InternalError, RequestTimeoutErro
 #: the first copy drops the second, so the price of impatience is one small message.
 RESEND_MIN_S = 1.0
 RESEND_MAX_S = 15.0
+#: Seconds of patience more for each byte: the reference encodes about a megabyte a second, and a big message is not
+#: small to send twice.
+RESEND_S_PER_BYTE = 2e-6
 #: Milliseconds between attempts to reach a broker that is away, doubling up to the second.
 RECONNECT_MS = 50
 RECONNECT_MAX_MS = 1000
@@ -55,6 +58,11 @@ def _prepare(made: zmq.Socket[Any], endpoint: str) -> None:
 
 def _small(frames: Sequence[Buffer]) -> bool:
     return all(len(frame) < zmq.COPY_THRESHOLD for frame in frames)
+
+
+def _patience(*messages: Sequence[Buffer]) -> float:
+    """Return the seconds to wait for the replies of these messages before sending again."""
+    return RESEND_MIN_S + RESEND_S_PER_BYTE * sum(len(frame) for frames in messages for frame in frames)
 
 
 def _nobody(endpoint: str) -> ConnectError:
@@ -96,7 +104,7 @@ class AsyncTransport:
             raise ClosedError("the connection is closed")
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = waiting
-        patience = RESEND_MIN_S
+        patience = _patience(frames)
         try:
             self._open()
             while True:
@@ -107,7 +115,7 @@ class AsyncTransport:
                 except asyncio.TimeoutError:
                     if left <= patience:
                         raise _late(self.endpoint) from None
-                patience = min(2 * patience, RESEND_MAX_S)
+                patience = max(patience, min(2 * patience, RESEND_MAX_S))
         finally:
             self._waiting.pop(request_id, None)
             waiting.cancel()
@@ -182,7 +190,7 @@ class SyncTransport:
         used = self._own_socket()
         replies: dict[bytes, Reply] = {}
         wanted = dict(messages)
-        patience = RESEND_MIN_S
+        patience = _patience(*(frames for _, frames in messages))
         while True:
             for request_id, frames in messages:
                 if request_id not in replies:
@@ -205,7 +213,7 @@ class SyncTransport:
                 return [replies[request_id] for request_id, _ in messages]
             if time.monotonic() >= deadline:
                 raise _late(self.endpoint)
-            patience = min(2 * patience, RESEND_MAX_S)
+            patience = max(patience, min(2 * patience, RESEND_MAX_S))
 
     def _own_socket(self) -> zmq.Socket[bytes]:
         if self._closed:

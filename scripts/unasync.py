@@ -40,8 +40,8 @@ def generate(source: str) -> str:
         source = re.sub(pattern, replacement, source)
     # Imports stay sorted as ruff wants them.
     return source.replace(
-        "import threading\nimport itertools\nimport os\nimport random\nimport time\n",
-        "import itertools\nimport os\nimport random\nimport threading\nimport time\n",
+        "import threading\nimport contextlib\nimport itertools\nimport os\nimport random\nimport time\n",
+        "import contextlib\nimport itertools\nimport os\nimport random\nimport threading\nimport time\n",
     )
 
 

@@ -70,8 +70,10 @@ class Held:
     digest: bytes
     #: UTF-8 bytes of the text at most: what an edit removes is not subtracted until the bound is reached.
     text_bytes: int
-    #: What `memory_bytes` and the replies came to when last measured; WorkerCore.session_bytes is their sum.
+    #: What the engine's memory and the replies came to when last measured; WorkerCore.session_bytes is their sum.
     memory_bytes: int = 0
+    #: Bytes of `replies`.
+    reply_bytes: int = 0
     #: Packed replies by request id, oldest first.
     replies: OrderedDict[bytes, list[Buffer]] = field(default_factory=OrderedDict)
 
@@ -322,8 +324,10 @@ class WorkerCore:
         if size > self.limits.reply_bytes:
             return
         held.replies[request_id] = packed
+        held.reply_bytes += size
         while len(held.replies) > self.limits.replies:
-            held.replies.popitem(last=False)
+            _, oldest = held.replies.popitem(last=False)
+            held.reply_bytes -= sum(len(frame) for frame in oldest)
 
     def _hold(self, key: SessionKey, held: Held) -> None:
         self._drop(key)
@@ -332,8 +336,8 @@ class WorkerCore:
 
     def _measure(self, key: SessionKey, held: Held) -> None:
         """Bring the books up to date after a change, and evict what is too much, but never `key` itself."""
-        # Replies are counted at their most, so that keeping one needs no second look.
-        size = held.engine.memory_bytes + self.limits.replies * self.limits.reply_bytes // 16
+        # The reply to the change that is being measured is kept afterwards, and counted at the next.
+        size = held.engine.memory_bytes + held.reply_bytes
         self.session_bytes += size - held.memory_bytes
         held.memory_bytes = size
         while len(self.sessions) > self.limits.sessions or self.session_bytes > self.limits.session_bytes:
@@ -365,6 +369,7 @@ class WorkerCore:
         assert len(self.sessions) <= max(1, self.limits.sessions)
         for held in self.sessions.values():
             assert len(held.replies) <= self.limits.replies
+            assert held.reply_bytes == sum(len(frame) for reply in held.replies.values() for frame in reply)
             assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
 
 

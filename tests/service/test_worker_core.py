@@ -119,7 +119,7 @@ def test_forks_share_and_part(tokenizer: engine.Tokenizer, reference: Reference)
     assert parent.send("fork", **fields).code == "stale"
 
 
-@pytest.mark.parametrize("limits", [Limits(sessions=3), Limits(session_bytes=60_000)])
+@pytest.mark.parametrize("limits", [Limits(sessions=3), Limits(session_bytes=2_500)])
 def test_eviction_is_by_number_and_by_bytes(tokenizer: engine.Tokenizer, reference: Reference, limits: Limits) -> None:
     core = WorkerCore({"ds": tokenizer}, limits)
     nears = [Near(core, f"s{number}") for number in range(10)]
