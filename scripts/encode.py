@@ -34,10 +34,11 @@ def command(
 ) -> None:
     """Print the ids of FILE, or of standard input, separated by spaces."""
     engine = Embedded(load_tokenizers(specifications))
+    source = getattr(file, "name", "input")
     try:
         text = file.read().decode()
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{file.name}: byte {error.start} is not UTF-8: {error.reason}") from None
+        raise click.ClickException(f"{source}: byte {error.start} is not UTF-8: {error.reason}") from None
     try:
         ids = engine.encode_array(text, name, add_special_tokens, split_special_tokens)
         if count:
@@ -48,4 +49,4 @@ def command(
         else:
             click.echo(json.dumps(ids.tolist()) if as_json else " ".join(np.char.mod("%d", ids)))
     except TokseamError as error:
-        raise click.ClickException(f"{file.name}: {error}") from None
+        raise click.ClickException(f"{source}: {error}") from None

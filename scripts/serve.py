@@ -174,8 +174,12 @@ def start_tier(
     timeout: float = 60.0,
     quiet: bool = True,
 ) -> RunningTier:
-    """Start `tokseam serve` and wait until it is ready. Raises RuntimeError with its last words if it ends instead."""
-    command_line = [sys.executable, "-m", "tokseam.scripts.cli", "serve", "--endpoint", endpoint]
+    """Start `tokseam serve` and wait until it is ready. It ends with the thread that started it, if not stopped before.
+
+    Raises RuntimeError with its last words if it ends instead.
+    """
+    command_line = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
+    command_line += ["tokseam.scripts.cli", "serve", "--endpoint", endpoint]
     command_line += ["--repair-workers", str(repair_workers), *arguments]
     for name, path in tokenizers.items():
         command_line += ["--tokenizer", f"{name}={os.fspath(path)}"]

@@ -68,6 +68,8 @@ class Shell:
         self._context = zmq.Context()
         for cpu in settings.io_cpus:
             self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
+        #: Watches the socket, and the pipe that a signal writes to.
+        self._poller = zmq.Poller()
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
@@ -86,10 +88,11 @@ class Shell:
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
+        self._poller.register(wake_reader, zmq.POLLIN)
         self._connect()
         try:
             while not self._stopping:
-                self._turn(wake_reader)
+                self._turn()
             if not self._drained:
                 self._leave()
         finally:
@@ -106,6 +109,7 @@ class Shell:
         made.setsockopt(zmq.IMMEDIATE, 1)
         made.setsockopt(zmq.SNDTIMEO, SEND_MS)
         made.connect(self.settings.endpoint)
+        self._poller.register(made, zmq.POLLIN)
         self._socket = made
         self._last_heard = self._last_beat = time.monotonic()
         settings = self.settings
@@ -126,21 +130,19 @@ class Shell:
     def _reconnect(self) -> None:
         log.info("the broker is silent; connecting anew")
         if self._socket is not None:
+            self._poller.unregister(self._socket)
             self._socket.close(0)
             self._socket = None
         time.sleep(self._backoff_s * random.uniform(0.5, 1.0))
         self._backoff_s = min(2 * self._backoff_s, BACKOFF_MAX_S)
         self._connect()
 
-    def _turn(self, wake: int) -> None:
+    def _turn(self) -> None:
         """Wait for a message or the next heartbeat, and deal with it."""
         settings = self.settings
         assert self._socket is not None
         beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(wake, zmq.POLLIN)
-        ready = dict(poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
+        ready = dict(self._poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
         if self._socket in ready:
             frames = self._socket.recv_multipart()
             self._last_heard = time.monotonic()
