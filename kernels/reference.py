@@ -69,7 +69,8 @@ class HuggingFaceReference:
     def __init__(self, tokenizer: HfTokenizer, sha256: str) -> None:
         self.sha256 = sha256
         self._tokenizer = tokenizer
-        # Guards `encode_special_tokens`, a switch on the tokenizer itself, between setting it and encoding.
+        #: Guards `encode_special_tokens`, a switch on the tokenizer itself, between setting it and encoding. Setting it
+        #: needs the tokenizer for itself, so everything else that uses it holds the lock too.
         self._switch = threading.Lock()
         self._without_post_processor: HfTokenizer | None = None
 
@@ -123,10 +124,11 @@ class HuggingFaceReference:
         return starts[first]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        for position, token in enumerate(ids):
-            if self._tokenizer.id_to_token(token) is None:
-                raise BadIdError(f"id {token} at position {position} is not in this tokenizer's vocabulary")
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        with self._switch:
+            for position, token in enumerate(ids):
+                if not 0 <= token < 2**32 or self._tokenizer.id_to_token(token) is None:
+                    raise BadIdError(f"id {token} at position {position} is not in this tokenizer's vocabulary")
+            text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 
 
