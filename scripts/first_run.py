@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from tokenizers import Tokenizer
-from tokseam.client import Embedded, connect
+from tokseam.client import Embedded, EmbeddedSession, Session, connect
 
 from . import transcripts
 from .serve import start_tier
@@ -57,7 +57,7 @@ def replay(path: Path, turns: list[str], endpoint: str, console: Console) -> lis
         Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, transient=True) as progress,
     ):
         task = progress.add_task("turns", total=len(turns))
-        sessions = [
+        sessions: list[EmbeddedSession | Session] = [
             Embedded({"t": path}).session("first-run", tokenizer="t"),
             tier.session("first-run", tokenizer="t"),
         ]

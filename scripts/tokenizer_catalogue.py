@@ -10,6 +10,7 @@ Run as a script it is the body of `scripts/fetch_tokenizers`, and imports nothin
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import lzma
 import os
@@ -219,12 +220,12 @@ def encoding(name: str) -> Any:
     """
     import tiktoken
     from tiktoken.load import load_tiktoken_bpe
-    from tiktoken_ext import openai_public
 
     entry = CATALOGUE[name]
     path = find(name)
     if path is None:
         return None
+    openai_public: Any = importlib.import_module("tiktoken_ext.openai_public")
     loader = openai_public.load_tiktoken_bpe
     openai_public.load_tiktoken_bpe = lambda _url, expected_hash=None: load_tiktoken_bpe(str(path), expected_hash)
     try:
