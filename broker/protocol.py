@@ -470,6 +470,9 @@ def unpack_envelope(frame: Buffer) -> Envelope:
         if attribute is None or kind is None or type(value) is not kind:
             raise WireError(BAD_REQUEST, f"envelope key {key!r:.40}: unknown or of the wrong type")
         setattr(envelope, attribute, value)
+    for pair in envelope.sessions or ():
+        if type(pair) is not list or [type(part) for part in pair] != [str, str]:
+            raise WireError(BAD_REQUEST, "envelope key 'ss': a session is a tenant and an id")
     return envelope
 
 

@@ -39,7 +39,19 @@ class Router:
         #: All and only the requests that are queued or sent, by client and request id: a resend of one is dropped.
         self.open: dict[tuple[bytes, bytes], Job] = {}
         self.counters: dict[str, int] = dict.fromkeys(
-            ("requests", "answered", "busy", "stale", "expired", "resent", "retried", "workers_lost", "refused"), 0
+            (
+                "requests",
+                "answered",
+                "busy",
+                "stale",
+                "expired",
+                "resent",
+                "retried",
+                "workers_lost",
+                "refused",
+                "failed",
+            ),
+            0,
         )
         self.stopping = False
         self._next_number = 0

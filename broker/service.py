@@ -170,9 +170,16 @@ class Service:
                 frames = source.recv_multipart(zmq.DONTWAIT)
             except zmq.Again:
                 return
-            handle(frames)
-            if self.settings.validate:
-                self.router.validate()
+            try:
+                handle(frames)
+                if self.settings.validate:
+                    self.router.validate()
+            except Exception:
+                # One message's fault must not end everybody's service; under --validate it must not stay hidden.
+                if self.settings.validate:
+                    raise
+                self.router.counters["failed"] += 1
+                log.exception("a message of %d frames failed", len(frames))
 
     # -- clients ----------------------------------------------------------------------------------------------
 
@@ -248,8 +255,7 @@ class Service:
         elif envelope.op == "credit":
             self._perform(router.on_credit(identity, envelope.credits, envelope.credit_bytes, now))
         elif envelope.op == "sessions":
-            keys = [(str(pair[0]), str(pair[1])) for pair in envelope.sessions or [] if len(pair) == 2]
-            self._perform(router.on_sessions(identity, keys, now))
+            self._perform(router.on_sessions(identity, [(pair[0], pair[1]) for pair in envelope.sessions or []], now))
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
