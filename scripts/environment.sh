@@ -36,32 +36,36 @@ need_compiler() {
     fail "no C++ compiler was found: install one with C++20 (on Debian and Ubuntu: apt install g++), or set CXX"
 }
 
-# One line that changes when what gets installed changes: a hash of the packaged sources and of the extras wanted.
+# One line that changes when what gets installed changes: a hash of the packaged sources.
 sources_stamp() {
     (
         cd -- "$root"
-        printf '%s\n' "$1"
         find pyproject.toml CMakeLists.txt README.md kernels broker workers client scripts -type f \
-            -not -path '*/__pycache__/*' -not -name '*.so' -print0 | sort -z | xargs -0 sha256sum
+            -not -path '*/__pycache__/*' -not -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     ) | sha256sum | cut -d' ' -f1
 }
 
-# make_environment EXTRAS: an environment with tokseam[EXTRAS] installed from this checkout, e.g. make_environment test
+# make_environment EXTRA: an environment with tokseam[EXTRA] installed from this checkout, e.g. make_environment test
+#
+# $venv/tokseam-stamp holds the stamp and the extras that were installed; extras only ever join.
 make_environment() {
-    local extras=$1 stamp python
-    stamp=$(sources_stamp "$extras")
-    if [[ -x $venv/bin/python && -f $venv/tokseam-stamp && $(<"$venv/tokseam-stamp") == "$stamp" ]]; then
-        return
+    local extra=$1 stamp python built='' extras=''
+    stamp=$(sources_stamp)
+    if [[ -x $venv/bin/python && -f $venv/tokseam-stamp ]]; then
+        read -r built extras <"$venv/tokseam-stamp" || true
+        if [[ $built == "$stamp" && ",$extras," == *",$extra,"* ]]; then return; fi
     fi
+    [[ ",$extras," == *",$extra,"* ]] || extras=${extras:+$extras,}$extra
     need_compiler
     if [[ ! -x $venv/bin/python ]]; then
         python=$(pick_python) || exit 1
         say "making $venv with $("$python" --version)"
         "$python" -m venv "$venv" || fail "$python could not make $venv"
     fi
-    rm -f -- "$venv/tokseam-stamp"
+    # What is half installed must not count as up to date, but its extras stay wanted.
+    printf 'none %s\n' "$extras" >"$venv/tokseam-stamp"
     say "installing tokseam[$extras] into $venv"
     (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ".[$extras]") ||
         fail "the installation failed; what pip and the compiler said stands above"
-    printf '%s\n' "$stamp" >"$venv/tokseam-stamp"
+    printf '%s %s\n' "$stamp" "$extras" >"$venv/tokseam-stamp"
 }

@@ -25,8 +25,9 @@ from . import transcripts
 from .serve import start_tier
 from .tokenizer_catalogue import CATALOGUE, find
 
-#: Full encodes of a growing text cost the reference about half of turns times characters: 40 million here, a minute.
-TURNS = 80
+#: Full encodes of a growing text cost the reference about half of turns times characters: 80 million here, at half a
+#: second to one a million.
+TURNS = 160
 CHARS = 1_000_000
 
 
