@@ -5,10 +5,16 @@
 >>> engine.session("chat-42").encode("Hello")            # doctest: +SKIP
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from .aio import AsyncSession, AsyncTier, connect_async
-from .embedded import Embedded, EmbeddedSession
 from .session import Outcome, Patch
 from .sync import Session, Tier, connect
+
+if TYPE_CHECKING:
+    from .embedded import Embedded, EmbeddedSession
 
 __all__ = [
     "AsyncSession",
@@ -22,3 +28,12 @@ __all__ = [
     "connect",
     "connect_async",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # A client of a tier should not wait for the engine and the reference to load.
+    if name in ("Embedded", "EmbeddedSession"):
+        from . import embedded
+
+        return getattr(embedded, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

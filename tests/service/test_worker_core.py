@@ -166,3 +166,58 @@ def test_stateless_answers(tokenizer: engine.Tokenizer, reference: Reference) ->
     empty = near.send("batch", tokenizer="ds", body=[b"", b""])
     assert list(empty.body) == [b"", b""]
     assert near.send("count", tokenizer="ds", body=[b"a b"]).count == len(reference("a b"))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_a_network_does_answers_are_right(
+    tokenizer: engine.Tokenizer, reference: Reference, seed: int
+) -> None:
+    """Requests lost, doubled, or delivered much later; replies lost; clients on one id; a worker restarted."""
+    dice = random.Random(seed)
+    core = WorkerCore({"ds": tokenizer}, Limits(sessions=4, replies=dice.choice([1, 4])))
+    nears = [Near(core, dice.choice(["a", "a", "b", "c"])) for _ in range(4)]
+    past: list[list[Any]] = []
+
+    def exchange(frames: list[Any]) -> Reply:
+        """Send until a reply gets through, as a client does: the same request, under the same id."""
+        past.append(frames)
+        while True:
+            if dice.random() < 0.15:
+                core.handle(dice.choice(past))  # a straggler
+            if dice.random() < 0.03:
+                core.sessions.clear()
+                core.session_bytes = 0
+            if dice.random() < 0.2:
+                continue  # the request is lost
+            answers = [core.handle(frames) for _ in range(dice.choice([1, 1, 2]))]
+            core.validate()
+            if dice.random() < 0.2:
+                continue  # the reply is lost
+            return protocol.unpack_reply(dice.choice(answers)[1])
+
+    for _ in range(40):
+        near = dice.choice(nears)
+        turns = near.turns
+        length = turns.text.length
+        if dice.random() < 0.5:
+            plan = turns.plan_append(dice.choice(["word ", "é", "12", " the end\n"]))
+        elif dice.random() < 0.7:
+            start = dice.randrange(length + 1)
+            plan = turns.plan_edit(start, min(length, start + dice.randrange(4)), dice.choice(["", "x", " yz "]))
+        else:
+            plan = turns.plan_turn(str(turns.text)[: dice.randrange(length + 1)] + " turned")
+        for _ in range(50):
+            message = turns.message(plan)
+            if message is None:
+                break
+            request = Request(message.op, next(COUNTER).to_bytes(16, "big"), session=near.session)
+            turns.address(request, message, plan)
+            reply = exchange(protocol.pack_request(request))
+            if reply.code == "ok" and reply.digest == message.digest:
+                turns.take(plan, message, reply)
+                break
+            assert reply.code in ("stale", "ok"), reply.message
+            turns.base = None
+        else:
+            raise AssertionError("it never got through")
+        assert turns.ids == reference(str(turns.text))
