@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FAST
+from service_support import FAST
 from tokseam.client import connect, connect_async, errors
 from tokseam.scripts.serve import RunningTier, running_tier
 
@@ -41,6 +42,11 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 def workers(client: Any) -> dict[str, dict[str, Any]]:
     return {worker["name"]: worker for worker in client.stats()["workers"]}
+
+
+def restarted(client: Any, name: str, pid: int) -> bool:
+    found = workers(client).get(name)
+    return found is not None and found["pid"] != pid
 
 
 def both_ready(client: Any) -> dict[str, dict[str, Any]]:
@@ -106,7 +112,7 @@ def test_workers_die_under_load(fragile: RunningTier, reference: Reference) -> N
             time.sleep(0.3)
             pid = both_ready(client)[name]["pid"]
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda name=name, pid=pid: (one := workers(client).get(name)) and one["pid"] != pid)
+            wait_for(functools.partial(restarted, client, name, pid))
         done.set()
         for thread in threads:
             thread.join(30)
@@ -121,7 +127,8 @@ def test_a_hung_worker_is_replaced(fragile: RunningTier, reference: Reference) -
         hung = both_ready(client)
         for worker in hung.values():
             os.kill(worker["pid"], signal.SIGSTOP)
-        threading.Timer(2.5, lambda: [os.kill(worker["pid"], signal.SIGCONT) for worker in hung.values()]).start()
+        for worker in hung.values():
+            threading.Timer(2.5, os.kill, (worker["pid"], signal.SIGCONT)).start()
         assert session.append(" goes on") == reference("text goes on")
         assert both_ready(client)  # they are back, and said ready again
         assert session.append("!") == reference("text goes on!")

@@ -10,14 +10,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import client_histories
 import pytest
+from client_histories import live
 from tokenizers import Tokenizer
 from tokseam.client import connect
 from tokseam.scripts.serve import RunningTier
-
-sys.path.insert(0, str(Path(__file__).parent))
-import client_histories
-from client_histories import live
 
 STEPS = 60
 PROCESSES = 4

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_ids_and_batches() -> None:
     assert packed_ids([]) == b""
     assert packed_ids([1, 2**32 - 1]) == b"\x01\0\0\0\xff\xff\xff\xff"
     assert packed_ids(np.array([7], dtype=np.int64)) == b"\x07\0\0\0"
-    for bad, position in (([1, -1], 1), ([2**32], 0), ([1, 2.5], 1), ([True], 0), ([None], 0)):
+    wrong: list[tuple[list[Any], int]] = [([1, -1], 1), ([2**32], 0), ([1, 2.5], 1), ([True], 0), ([None], 0)]
+    for bad, position in wrong:
         with pytest.raises(BadRequestError) as caught:
             packed_ids(bad)
         assert caught.value.position == position

@@ -81,8 +81,9 @@ def test_stats(surface: Any) -> None:
 
 
 def test_session_turns(surface: Any, reference: Reference) -> None:
-    with surface.session(fresh_id(), tokenizer="ds") as session:
-        assert session.last is None
+    opened: Any = surface.session(fresh_id(), tokenizer="ds")
+    assert opened.last is None
+    with opened as session:
         live = session.ids
         assert live == []
         text = "The first turn. "

@@ -278,7 +278,8 @@ def test_requests_survive_the_wire(
     at: list[int],
 ) -> None:
     body = [b"body"] * protocol.OPERATIONS[op].frames
-    request = Request(op, rq, tenant, budget, tokenizer, flags, session, revision, digest, *at, session + "2", body)
+    place = (session, revision, digest, at[0], at[1], session + "2")
+    request = Request(op, rq, tenant, budget, tokenizer, flags, *place, body)
     frames = protocol.pack_request(request)
     unpacked = protocol.unpack_request(frames)
     assert protocol.pack_request(unpacked) == frames
