@@ -128,6 +128,10 @@ class Tokenizer:
             self._report,
         )
 
+    def by_reference(self, reason: str) -> Tokenizer:
+        """Return the same tokenizer with its native path put aside: every answer is the reference's own."""
+        return Tokenizer(self._reference, None, reason)
+
     def _report(self, error: _native.OverlapMismatch, text: str) -> None:
         self.mismatches += 1
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -160,6 +164,18 @@ def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
 
     Raises BadTokenizerError when the source can't be read as a tokenizer.
     """
+    reference, content = load_reference(source)
+    try:
+        return Tokenizer(reference, admit(reference, content), "")
+    except Refusal as refusal:
+        return Tokenizer(reference, None, str(refusal))
+
+
+def load_reference(source: str | os.PathLike[str] | HfTokenizer | Any) -> tuple[Reference, Any]:
+    """Load a tokenizer's reference alone, and what is compiled for the native path: all of `load` but the engine.
+
+    Raises BadTokenizerError.
+    """
     reference: Reference
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -179,10 +195,7 @@ def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
             "a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, "
             f"not {type(source).__name__}"
         )
-    try:
-        return Tokenizer(reference, admit(reference, content), "")
-    except Refusal as refusal:
-        return Tokenizer(reference, None, str(refusal))
+    return reference, content
 
 
 __all__ = [
@@ -196,4 +209,5 @@ __all__ = [
     "Work",
     "check_range",
     "load",
+    "load_reference",
 ]
