@@ -14,12 +14,20 @@ fail() {
     exit 1
 }
 
-# Print a Python of 3.10 to 3.13: TOKSEAM_PYTHON, else the first that works.
+usable_python() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+}
+
+# Print a Python of 3.10 to 3.13: the one that TOKSEAM_PYTHON names, else the first on the PATH.
 pick_python() {
     local candidate
-    for candidate in ${TOKSEAM_PYTHON:+"$TOKSEAM_PYTHON"} python3.11 python3.12 python3.13 python3.10 python3 python; do
-        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
-            >/dev/null 2>&1; then
+    if [[ -n ${TOKSEAM_PYTHON:-} ]]; then
+        usable_python "$TOKSEAM_PYTHON" || fail "TOKSEAM_PYTHON=$TOKSEAM_PYTHON is no Python 3.10 to 3.13 with the venv module"
+        printf '%s\n' "$TOKSEAM_PYTHON"
+        return
+    fi
+    for candidate in python3.11 python3.12 python3.13 python3.10 python3 python; do
+        if usable_python "$candidate"; then
             printf '%s\n' "$candidate"
             return
         fi
