@@ -20,7 +20,6 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 import records
@@ -30,7 +29,7 @@ from rich.table import Table
 from support import families, shared_data
 from tokseam.scripts import transcripts
 
-WINDOW_CHARS = 4_000
+WINDOW_CHARS = 2_000
 STRETCH_CHARS = 100_000
 
 
@@ -192,22 +191,33 @@ def main(
                     progress.advance(task)
                     for words in outcomes[-1].mismatches[:3]:
                         progress.console.print(f"[red]{name} {outcomes[-1].file}[/] {words}")
+            # After each family, so that what an interrupted sweep has found is kept.
+            found = (o for o in outcomes if o.family == name)
+            wrong = sum(len(outcome.mismatches) for outcome in found)
+            progress.console.print(f"{name}: {wrong} mismatches after {time.monotonic() - started:,.0f} s")
+            write_record(json_path, outcomes, status, started, None if every_turn_in_full else budget)
     show(console, outcomes, status)
-    mismatches = sum(len(outcome.mismatches) for outcome in outcomes)
-    record: dict[str, Any] = {
-        "bench": "sweep",
-        "machine": records.machine(),
-        "seconds": round(time.monotonic() - started, 1),
-        "status": status,
-        "window_chars": WINDOW_CHARS,
-        "budget_chars": None if every_turn_in_full else budget,
-        "mismatches": mismatches,
-        "outcomes": [asdict(o) for o in sorted(outcomes, key=lambda o: (o.family, o.kind, o.file))],
-    }
-    records.write_json(json_path, record)
     console.print(f"record: {json_path}")
-    if mismatches:
+    if any(outcome.mismatches for outcome in outcomes):
         sys.exit(1)
+
+
+def write_record(
+    path: Path, outcomes: list[Outcome], status: dict[str, str], started: float, budget: int | None
+) -> None:
+    records.write_json(
+        path,
+        {
+            "bench": "sweep",
+            "machine": records.machine(),
+            "seconds": round(time.monotonic() - started, 1),
+            "status": status,
+            "window_chars": WINDOW_CHARS,
+            "budget_chars": budget,
+            "mismatches": sum(len(outcome.mismatches) for outcome in outcomes),
+            "outcomes": [asdict(o) for o in sorted(outcomes, key=lambda o: (o.family, o.kind, o.file))],
+        },
+    )
 
 
 def _present(name: str, console: Console) -> bool:
