@@ -209,13 +209,13 @@ def test_work_says_what_was_encoded(family: Family) -> None:
     session = family.engine.session()
     session.append(transcripts.source_text(300_000))
     session.append(" and a little more")
-    assert session.work.path == "append"
-    assert session.work.chars_encoded < 10_000
+    appended = session.work
     session.edit(150_000, 150_010, "changed()")
-    assert session.work.path == "edit"
-    assert session.work.chars_encoded < 20_000
+    edited = session.work
     session.reset("new")
-    assert session.work.path == "fresh"
+    assert [appended.path, edited.path, session.work.path] == ["append", "edit", "fresh"]
+    assert appended.chars_encoded < 10_000
+    assert edited.chars_encoded < 20_000
 
 
 def test_memory_stays_small(family: Family) -> None:

@@ -223,6 +223,6 @@ def hostile_texts(literals: list[str], max_parts: int = 60) -> st.SearchStrategy
     part = st.one_of(
         st.sampled_from(alphabet),
         st.builds(lambda atom, count: atom * count, st.sampled_from(alphabet), st.integers(1, 20)),
-        st.characters(exclude_categories=("Cs",)),
+        st.characters(exclude_categories=["Cs"]),
     )
     return st.lists(part, max_size=max_parts).map("".join)
