@@ -18,6 +18,7 @@ COMMANDS = {
     "encode": ("encode", "Print the ids of a file or of standard input."),
     "tokenizers": ("tokenizers", "List the tokenizers of a running tier."),
     "status": ("status", "Watch the counters of a running tier."),
+    "verify": ("verify", "Look for a difference from the reference, on your texts and on ones made to hurt."),
     "doctor": ("doctor", "Tell what will run on this machine, and why."),
 }
 
