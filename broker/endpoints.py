@@ -64,6 +64,15 @@ def back_endpoint(front: str) -> str:
     return check_endpoint(f"ipc://{runtime_directory()}/{re.sub('[^0-9A-Za-z]+', '-', front[6:]).strip('-')}.w")
 
 
+def shadow_endpoint(front: str) -> str:
+    """Return where a front endpoint's workers send samples to their verifier: beside the workers' endpoint.
+
+    >>> shadow_endpoint("ipc:///run/user/1000/tokseam/front.sock")
+    'ipc:///run/user/1000/tokseam/front.sock.v'
+    """
+    return back_endpoint(front)[:-1] + "v"
+
+
 def ipc_path(endpoint: str) -> Path | None:
     return Path(endpoint[6:]) if endpoint.startswith("ipc://") else None
 
@@ -146,4 +155,5 @@ __all__ = [
     "ipc_path",
     "is_ipv6",
     "make_private_folder",
+    "shadow_endpoint",
 ]

@@ -10,7 +10,7 @@ Request header            meaning                                              o
     rq   bytes[16]        request id: 8 bytes of the client, 8 of its counter  all
     tn   str              tenant; '' when left out                             all, optional
     dl   int              milliseconds left until the client gives up          all, optional
-    tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids
+    tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids, restore
     fl   int              flags: 1 add_special_tokens, 2 split_special_tokens,
                           4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full
     ss   str              session id                                           session operations
@@ -22,6 +22,9 @@ Request header            meaning                                              o
 Reply header: v, rq (nil where the request's id could not be read), cd (code: 'ok' or one of CODES), and where they
 apply ms (message for people), ra (milliseconds to wait before a retry), rv, dg, at ([start, stop) of the ids that the
 body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers), st (counters), lm (limits).
+
+`restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
+reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.
 
 Digests are chained blake2b-16 (`digest_full`, `digest_change`): both sides compute one in time of the change.
 
@@ -128,6 +131,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "hello": _operation("broker", 0),
     "ping": _operation("broker", 0),
     "stats": _operation("broker", 0),
+    "restore": _operation("broker", 0, "tk"),
     "encode": _operation("any", 1, "tk", "fl"),
     "batch": _operation("any", 2, "tk", "fl"),  # body: byte lengths (uint32), the texts one after the other
     "count": _operation("any", 1, "tk", "fl"),
@@ -402,10 +406,28 @@ def unpack_reply(frames: Sequence[Buffer]) -> Reply:
     return reply
 
 
+class Demotion(NamedTuple):
+    """A tokenizer whose native path gave a wrong answer: all workers answer by the reference until it is lifted."""
+
+    sha256: str
+    #: Words for people; empty when it tells of a restore.
+    reason: str
+    #: Milliseconds of the epoch when the wrong answer went out; of a restore: when it was lifted. The later one counts.
+    when_ms: int
+
+
+#: Bytes of a demotion's reason; longer ones are cut.
+REASON_MAX_BYTES: Final = 1024
+
 #: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, disconnect, gone.
 #: Broker to worker: work, heartbeat, disconnect (not known here: say ready again), drain (finish, then go away).
+#: Verifier to broker: verdicts (its counters). Verifier or worker to broker: demote; the broker confirms it with
+#: demote, or with restore when it was lifted since. Broker to all: demote, restore.
 ENVELOPES: Final = frozenset(
-    {"ready", "heartbeat", "credit", "sessions", "done", "leave", "disconnect", "gone", "work", "drain"}
+    {
+        *("ready", "heartbeat", "credit", "sessions", "done", "leave", "disconnect", "gone", "work", "drain"),
+        *("verdicts", "demote", "restore"),
+    }
 )
 
 
@@ -429,8 +451,10 @@ class Envelope:
     tokenizers: list[dict[str, str]] | None = None
     #: sessions: the (tenant, session) pairs that it holds.
     sessions: list[list[str]] | None = None
-    #: heartbeat: its counters.
+    #: heartbeat, verdicts: its counters.
     stats: dict[str, int] | None = None
+    #: ready, demote, restore: each a Demotion.
+    demotions: list[Demotion] | None = None
 
 
 _ENVELOPE_KEYS: Final = {
@@ -443,6 +467,7 @@ _ENVELOPE_KEYS: Final = {
     "tz": ("tokenizers", list),
     "ss": ("sessions", list),
     "st": ("stats", dict),
+    "dm": ("demotions", list),
 }
 
 
@@ -473,6 +498,12 @@ def unpack_envelope(frame: Buffer) -> Envelope:
     for pair in envelope.sessions or ():
         if type(pair) is not list or [type(part) for part in pair] != [str, str]:
             raise WireError(BAD_REQUEST, "envelope key 'ss': a session is a tenant and an id")
+    one: Any
+    for number, one in enumerate(envelope.demotions or ()):
+        assert envelope.demotions is not None
+        if type(one) is not list or [type(part) for part in one] != [str, str, int]:
+            raise WireError(BAD_REQUEST, "envelope key 'dm': a demotion is a hash, a reason and milliseconds")
+        envelope.demotions[number] = Demotion(one[0], one[1][:REASON_MAX_BYTES], one[2])
     return envelope
 
 

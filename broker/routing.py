@@ -4,6 +4,8 @@
   up in a bounded table; a fork is placed with its parent.
 - A stateless request goes to the worker with the least outstanding, or waits in one shared queue.
 - A worker is never sent more requests or bytes than it gave credits for; queues are bounded; a full one answers 'busy'.
+- A tokenizer that gave a wrong answer is demoted: every worker is told to answer by the reference, also those that come
+  later, until an operator restores it. Of a demotion and a restore the later counts, whoever still tells of the other.
 - A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
   requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
 
@@ -14,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict, deque
+from collections.abc import Iterable
+from datetime import datetime, timezone
 from typing import Any
 
-from .protocol import BUSY, INTERNAL, OK, OPERATIONS, SHUTTING_DOWN, STALE, Request, SessionKey
+from .protocol import BUSY, INTERNAL, OK, OPERATIONS, SHUTTING_DOWN, STALE, Demotion, Request, SessionKey
 from .state import Answer, Instruction, Job, Limits, Send, Tell, Worker
 
 _NO_WORKER = "no worker is ready"
@@ -53,6 +57,15 @@ class Router:
             ),
             0,
         )
+        #: All and only the tokenizers that are demoted, by hash. No hash is here and in `restored`.
+        self.demoted: dict[str, Demotion] = {}
+        #: When a demotion was last lifted, by hash: those of earlier answers don't count any more.
+        self.restored: dict[str, Demotion] = {}
+        #: Counts up with every change of the two: whoever keeps them for the next life looks here.
+        self.demotion_changes = 0
+        #: The verifier's connection and counters, as it last reported them.
+        self.verifier: bytes | None = None
+        self.verdicts: dict[str, int] = {}
         self.stopping = False
         self._next_number = 0
         self._last_beat = float("-inf")
@@ -96,13 +109,19 @@ class Router:
         credit_bytes: int,
         tokenizers: list[dict[str, str]],
         now: float,
+        demotions: Iterable[Demotion] = (),
     ) -> list[Instruction]:
-        """Take a worker in. One that says ready again only renews itself; a new process takes its name over."""
+        """Take a worker in. One that says ready again only renews itself; a new process takes its name over.
+
+        `demotions` are what it knows of: a broker that restarted learns of them again.
+        """
         known = self.workers.get(identity)
         if known is not None:
             known.credits, known.credit_bytes, known.last_seen = credits, credit_bytes, now
-            return self._dispatch(known, now)
-        out: list[Instruction] = []
+            return [*self.on_demote(identity, demotions), *self._dispatch(known, now)]
+        out: list[Instruction] = self.on_demote(identity, demotions)
+        if self.demoted:
+            out.append(Tell(identity, "demote", tuple(self.demoted.values())))
         previous = self.names.get(name)
         worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now)
         self.workers[identity] = worker
@@ -189,6 +208,46 @@ class Router:
         self.counters["workers_lost"] += 1
         return self._lose(worker, now)
 
+    # -- demotions --------------------------------------------------------------------------------------------
+
+    def on_demote(self, identity: bytes, demotions: Iterable[Demotion]) -> list[Instruction]:
+        """A verifier or worker found wrong answers. Everybody is told of what is new; the sender always hears back."""
+        out: list[Instruction] = []
+        for demotion in demotions:
+            lifted = self.restored.get(demotion.sha256)
+            if lifted is not None and demotion.when_ms <= lifted.when_ms:
+                out.append(Tell(identity, "restore", (lifted,)))
+                continue
+            if demotion.sha256 not in self.demoted:
+                self.restored.pop(demotion.sha256, None)
+                self.demoted[demotion.sha256] = demotion
+                self.demotion_changes += 1
+                out += [Tell(worker, "demote", (demotion,)) for worker in self.workers if worker != identity]
+            out.append(Tell(identity, "demote", (self.demoted[demotion.sha256],)))
+        return out
+
+    def on_restore(self, tokenizer: str, now_ms: int) -> tuple[int | None, list[Instruction]]:
+        """An operator lifts a demotion. Returns how many were lifted: 1, 0, or None for a tokenizer nobody has."""
+        sha256 = tokenizer
+        if tokenizer not in self.demoted:
+            found = {entry["sha256"] for entry in self.tokenizers() if tokenizer in (entry["name"], entry["sha256"])}
+            if not found:
+                return None, []
+            sha256 = min(found)
+        if self.demoted.pop(sha256, None) is None:
+            return 0, []
+        lifted = Demotion(sha256, "", now_ms)
+        self.restored[sha256] = lifted
+        self.demotion_changes += 1
+        told = [*self.workers, *([] if self.verifier is None else [self.verifier])]
+        return 1, [Tell(identity, "restore", (lifted,)) for identity in told]
+
+    def on_verdicts(self, identity: bytes, stats: dict[str, int] | None) -> list[Instruction]:
+        """The verifier reports its counters."""
+        self.verifier = identity
+        self.verdicts = stats or {}
+        return []
+
     # -- time -------------------------------------------------------------------------------------------------
 
     def on_tick(self, now: float) -> list[Instruction]:
@@ -220,6 +279,7 @@ class Router:
             for job in self.open.values()
         ]
         out += [Tell(identity, "drain") for identity in self.workers]
+        self.verifier = None
         for state in (self.workers, self.names, self.sessions, self.shared, self.open):
             state.clear()
         self.shared_bytes = 0
@@ -233,12 +293,22 @@ class Router:
     # -- views ------------------------------------------------------------------------------------------------
 
     def tokenizers(self) -> list[dict[str, str]]:
-        """Every tokenizer that some worker has."""
+        """Every tokenizer that some worker has, as it is answered now."""
         found = {(entry["name"], entry["sha256"]): entry for w in self.workers.values() for entry in w.tokenizers}
-        return [found[key] for key in sorted(found)]
+        return [self._as_answered(found[key]) for key in sorted(found)]
+
+    def _as_answered(self, entry: dict[str, str]) -> dict[str, str]:
+        demotion = self.demoted.get(entry["sha256"])
+        if demotion is None:
+            return entry
+        when = datetime.fromtimestamp(demotion.when_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+        return {**entry, "status": "reference", "reason": demotion.reason, "demoted": when}
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the tier: the workers' summed at the top, then the broker's and each worker's own."""
+        """Counters of the tier: the workers' summed at the top, then the broker's and each worker's own.
+
+        'shadow' has the verifier's, beside the workers' of what they sent it; 'demoted' the tokenizers that are so.
+        """
         summed: dict[str, int] = {}
         for worker in self.workers.values():
             for key, value in worker.stats.items():
@@ -252,6 +322,11 @@ class Router:
                 "sent": sum(len(worker.sent) for worker in self.workers.values()),
                 "placements": len(self.sessions),
             },
+            "shadow": {
+                **{key[7:]: value for key, value in summed.items() if key.startswith("shadow_")},
+                **self.verdicts,
+            },
+            "demoted": [entry for entry in self.tokenizers() if "demoted" in entry],
             "workers": [
                 {
                     "name": worker.name,
@@ -509,4 +584,5 @@ class Router:
         assert set(self.names.values()) <= self.workers.keys()
         assert set(self.sessions.values()) <= self.workers.keys()
         assert len(self.sessions) <= self.limits.sessions
+        assert not self.demoted.keys() & self.restored.keys()
         assert self.names or not self.shared, "stateless work waits for nobody"

@@ -17,11 +17,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import zmq
 
-from . import protocol
+from . import demotions, protocol
 from .endpoints import Claim, EndpointError, back_endpoint, check_endpoint, is_ipv6
 from .protocol import Buffer, Envelope, Reply, Request, WireError
 from .routing import Router
@@ -51,6 +52,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     #: Check the router's invariants after every event: for tests, since it looks at everything each time.
     validate: bool = False
+    #: File that keeps demotions over restarts; None keeps them only as long as a process of the tier lives.
+    demotions: Path | None = None
 
 
 class Service:
@@ -71,6 +74,10 @@ class Service:
         self._signals = 0
         #: Replies that could not be delivered: the client is gone or does not read.
         self._undelivered = 0
+        if settings.demotions is not None:
+            self.router.demoted, self.router.restored = demotions.load(settings.demotions)
+        #: What of the router's demotions the file has.
+        self._demotions_kept = self.router.demotion_changes
 
     def run(self, on_bound: Callable[[], None] | None = None) -> None:
         """Bind, serve until a signal, stop. Raises EndpointError when an endpoint can't be had.
@@ -172,6 +179,7 @@ class Service:
                 return
             try:
                 handle(frames)
+                self._keep_demotions()
                 if self.settings.validate:
                     self.router.validate()
             except Exception:
@@ -180,6 +188,18 @@ class Service:
                     raise
                 self.router.counters["failed"] += 1
                 log.exception("a message of %d frames failed", len(frames))
+
+    def _keep_demotions(self) -> None:
+        if self.router.demotion_changes == self._demotions_kept:
+            return
+        self._demotions_kept = self.router.demotion_changes
+        for demotion in self.router.demoted.values():
+            log.error("tokenizer %s is answered by the reference: %s", demotion.sha256[:16], demotion.reason)
+        if self.settings.demotions is not None:
+            try:
+                demotions.save(self.settings.demotions, self.router.demoted, self.router.restored)
+            except OSError as error:
+                log.error("%s: demotions will not outlive this tier: %s", self.settings.demotions, error)
 
     # -- clients ----------------------------------------------------------------------------------------------
 
@@ -203,6 +223,14 @@ class Service:
             reply.stats = self.router.stats()
             reply.stats["broker"]["undelivered"] = self._undelivered
             reply.stats["broker"]["pid"] = os.getpid()
+        elif request.op == "restore":
+            lifted, instructions = self.router.on_restore(request.tokenizer, int(time.time() * 1000))
+            if lifted is None:
+                names = ", ".join(entry["name"] for entry in self.router.tokenizers())
+                message = f"header key 'tk': no tokenizer {request.tokenizer!r} here; there are {names}"
+                return Reply(request.request_id, protocol.UNKNOWN_TOKENIZER, message)
+            reply.count = lifted
+            self._perform(instructions)
         elif request.op == "hello":
             if self.router.stopping:
                 return Reply(request.request_id, protocol.SHUTTING_DOWN, "the broker is shutting down")
@@ -250,12 +278,17 @@ class Service:
                     envelope.credit_bytes,
                     envelope.tokenizers or [],
                     now,
+                    envelope.demotions or (),
                 )
             )
         elif envelope.op == "credit":
             self._perform(router.on_credit(identity, envelope.credits, envelope.credit_bytes, now))
         elif envelope.op == "sessions":
             self._perform(router.on_sessions(identity, [(pair[0], pair[1]) for pair in envelope.sessions or []], now))
+        elif envelope.op == "demote":
+            self._perform(router.on_demote(identity, envelope.demotions or ()))
+        elif envelope.op == "verdicts":
+            self._perform(router.on_verdicts(identity, envelope.stats))
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
@@ -290,9 +323,8 @@ class Service:
             elif isinstance(instruction, Tell):
                 # One that can't be told is dead or gone already; its silence or its supervisor says so.
                 with contextlib.suppress(zmq.ZMQError):
-                    self._back.send_multipart(
-                        [instruction.worker, protocol.pack_envelope(Envelope(instruction.op))], zmq.DONTWAIT
-                    )
+                    told = Envelope(instruction.op, demotions=list(instruction.demotions))
+                    self._back.send_multipart([instruction.worker, protocol.pack_envelope(told)], zmq.DONTWAIT)
 
 
 def _small(frames: Sequence[Buffer]) -> bool:
@@ -308,6 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--heartbeat-s", type=float, default=Limits().heartbeat_s)
     parser.add_argument("--queue", type=int, default=Limits().worker_queue)
     parser.add_argument("--placements", type=int, default=Limits().sessions)
+    parser.add_argument("--demotions", type=Path, help="the file that keeps demotions over restarts")
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--ready-fd", type=int, help="where to write a byte once the endpoints are bound")
     options = parser.parse_args(arguments)
@@ -320,8 +353,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.close(options.ready_fd)
 
     try:
-        Service(Settings(options.endpoint, options.message_max_bytes, limits, options.validate)).run(say_bound)
-    except EndpointError as error:
+        settings = Settings(options.endpoint, options.message_max_bytes, limits, options.validate, options.demotions)
+        Service(settings).run(say_bound)
+    except (EndpointError, demotions.DemotionsError) as error:
         print(f"tokseam: {error}", file=sys.stderr)
         return 2
     return 0

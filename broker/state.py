@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .protocol import SessionKey
+from .protocol import Demotion, SessionKey
 
 
 class Limits(NamedTuple):
@@ -101,10 +101,12 @@ class Answer(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """Say this to a worker: heartbeat, disconnect or drain."""
+    """Say this to a worker (or to the verifier): heartbeat, disconnect, drain, demote or restore."""
 
     worker: bytes
     op: str
+    #: demote, restore: what about.
+    demotions: tuple[Demotion, ...] = ()
 
 
 Instruction = Send | Answer | Tell

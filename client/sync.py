@@ -171,7 +171,10 @@ class Tier:
     # -- the tier ---------------------------------------------------------------------------------------------
 
     def tokenizers(self) -> list[dict[str, str]]:
-        """Return name, sha256, status ('native' or 'reference') and reason of every tokenizer."""
+        """Return name, sha256, status ('native' or 'reference') and reason of every tokenizer.
+
+        One that gave a wrong answer is demoted to 'reference' until `restore`; its entry says since when: 'demoted'.
+        """
         self._hello(self.timeout)
         return [dict(entry) for entry in self._tokenizers]
 
@@ -179,6 +182,13 @@ class Tier:
         """Return the tier's counters: the workers' sums, and under 'broker' and 'workers' each one's own."""
         reply = self._call(self._request("stats"))
         return reply.stats or {}
+
+    def restore(self, tokenizer: str) -> bool:
+        """Lift a tokenizer's demotion, on every worker: an operator's decision. Returns whether it was demoted."""
+        request = self._request("restore")
+        request.tokenizer = tokenizer
+        reply = self._call(request)
+        return bool(reply.count)
 
     def ping(self) -> float:
         """Return the seconds that a message takes to the broker and back."""

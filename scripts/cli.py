@@ -14,11 +14,12 @@ import click
 
 #: Subcommand -> its module here; imported when called, so that `--help` does not load an engine.
 COMMANDS = {
-    "serve": ("serve", "Run a tier: a broker and its repair workers."),
+    "serve": ("serve", "Run a tier: a broker, its repair workers and a verifier."),
     "encode": ("encode", "Print the ids of a file or of standard input."),
     "tokenizers": ("tokenizers", "List the tokenizers of a running tier."),
     "status": ("status", "Watch the counters of a running tier."),
     "verify": ("verify", "Look for a difference from the reference, on your texts and on ones made to hurt."),
+    "restore": ("restore", "Lift a tokenizer's demotion to the reference."),
     "doctor": ("doctor", "Tell what will run on this machine, and why."),
 }
 

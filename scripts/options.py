@@ -42,7 +42,7 @@ def endpoint_setting(help_text: str) -> Callable[[Decorated], Decorated]:
 
 def load_tokenizers(specifications: tuple[str, ...]) -> dict[str, engine.Tokenizer]:
     """Load what --tokenizer names. Raises click.BadParameter, so that a bad one stops the start."""
-    from tokseam.workers.repair import load_tokenizers as load
+    from tokseam.workers.specifications import load_tokenizers as load
 
     try:
         return load(specifications)

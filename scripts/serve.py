@@ -1,4 +1,4 @@
-"""`tokseam serve`: a broker and N pinned repair workers under one supervisor; and `running_tier`, the same for Python.
+"""`tokseam serve`: a broker, pinned repair workers and a verifier under one supervisor. `running_tier`: from Python.
 
 It prints one line when the tier answers: `tokseam ready: endpoint=... workers=... tokenizers=NAME:STATUS,...`.
 Limits: it carries no requests itself; each process is started by workers/supervisor.py.
@@ -7,6 +7,7 @@ Limits: it carries no requests itself; each process is started by workers/superv
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -14,13 +15,21 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 import zmq
 from tokseam.broker import protocol
-from tokseam.broker.endpoints import EndpointError, back_endpoint, check_endpoint, ipc_path, make_private_folder
+from tokseam.broker.endpoints import (
+    EndpointError,
+    back_endpoint,
+    check_endpoint,
+    ipc_path,
+    make_private_folder,
+    shadow_endpoint,
+)
 from tokseam.broker.state import Limits as BrokerLimits
-from tokseam.workers import pinning
+from tokseam.workers import pinning, quarantine, sampling
 from tokseam.workers.core import Limits as WorkerLimits
 from tokseam.workers.supervisor import Supervisor, tier
 
@@ -60,6 +69,25 @@ READY = "tokseam ready:"
     default=BrokerLimits().heartbeat_s,
     help="Seconds between heartbeats; four missed ones are a death.",
 )
+@setting(
+    "--shadow-rate",
+    type=click.FloatRange(0, 1),
+    default=sampling.RATE,
+    help="Share of answers that the verifier encodes again; 0 runs none.",
+)
+@setting(
+    "--shadow-bytes-per-s",
+    type=click.FloatRange(1),
+    default=sampling.BYTES_PER_S,
+    help="Bytes of text a second that the verifier is given; small and large texts share it.",
+)
+@setting(
+    "--quarantine-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Where wrong answers are recorded, and demotions kept. By default in this user's state folder.",
+)
+@setting("--quarantine-text", is_flag=True, help="Let records hold the text and ids, not only their hashes.")
 @setting("--validate", is_flag=True, help="Check the broker's invariants at every step (slow; for tests).")
 def command(
     specifications: tuple[str, ...],
@@ -72,9 +100,13 @@ def command(
     session_bytes: int,
     placements: int,
     heartbeat_s: float,
+    shadow_rate: float,
+    shadow_bytes_per_s: float,
+    quarantine_dir: Path | None,
+    quarantine_text: bool,
     validate: bool,
 ) -> None:
-    """Run a tier: a broker and its repair workers. Ctrl-C or SIGTERM ends all of it."""
+    """Run a tier: a broker, its repair workers and a verifier. Ctrl-C or SIGTERM ends all of it."""
     try:
         front = check_endpoint(endpoint or protocol.default_endpoint())
         back = back_endpoint(front)
@@ -86,6 +118,8 @@ def command(
     cores = pinning.allowed_cores()
     seats: list[pinning.Seat | None] = pinning.plan(repair_workers, cores) if pin else [None] * repair_workers
     _say_seats(seats, cores, pin)
+    kept = (quarantine_dir or quarantine.default_folder()).absolute()
+    samples = shadow_endpoint(front)
     children = tier(
         front,
         back,
@@ -96,6 +130,7 @@ def command(
             *("--heartbeat-s", str(heartbeat_s)),
             *("--queue", str(queue)),
             *("--placements", str(placements)),
+            *("--demotions", str(demotions_file(kept, front))),
             *(["--validate"] if validate else []),
         ],
         [
@@ -103,11 +138,26 @@ def command(
             *("--heartbeat-s", str(heartbeat_s)),
             *("--sessions", str(sessions)),
             *("--session-bytes", str(session_bytes)),
+            *("--quarantine-dir", str(kept)),
+            *(["--shadow-endpoint", samples, "--shadow-rate", str(shadow_rate)] if shadow_rate else []),
+            *("--shadow-bytes-per-s", str(shadow_bytes_per_s / repair_workers)),
         ],
+        [
+            *("--endpoint", samples),
+            *("--quarantine-dir", str(kept)),
+            *(["--quarantine-text"] if quarantine_text else []),
+        ]
+        if shadow_rate
+        else None,
     )
     # The broker knows when its workers are ready; a thread asks it, since the supervisor waits for other things.
     watch = threading.Thread(target=_say_ready, args=(front, repair_workers), daemon=True)
     sys.exit(Supervisor(children, back, on_open=watch.start).run())
+
+
+def demotions_file(folder: Path, front: str) -> Path:
+    """Return where a tier keeps what is demoted: a file for each endpoint, since tiers may share a quarantine."""
+    return folder / f"demotions-{hashlib.sha256(front.encode()).hexdigest()[:16]}.json"
 
 
 def _say_seats(seats: Sequence[pinning.Seat | None], cores: list[pinning.Core], pin: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from tokseam.client import Tier, connect
 from tokseam.client.errors import ConnectError, RequestTimeoutError, TokseamError
@@ -43,6 +44,8 @@ def render(endpoint: str, stats: dict[str, Any], before: dict[str, Any] | None, 
         f"{name.replace('_', ' ')} {broker[name]:,}"
         for name in ("sent", "queued", "placements", "busy", "stale", "retried", "expired", "workers_lost", "refused")
     )
+    notes = [shadow_line(stats.get("shadow", {}))]
+    notes += [f"[red]{entry['name']} by reference: {escape(entry['reason'])}[/]" for entry in stats.get("demoted", ())]
     shown = stats["workers"][:WORKERS_SHOWN]
     table = Table(box=None, header_style="bold")
     table.add_column("")
@@ -54,7 +57,21 @@ def render(endpoint: str, stats: dict[str, Any], before: dict[str, Any] | None, 
         values = [stats.get(key, 0), *(worker.get(key, 0) for worker in shown)]
         cells = [f"{value / 2**20:,.1f}" if key == "session_bytes" else f"{value:,}" for value in values]
         table.add_row(heading, *cells)
-    return Group(head, line, table)
+    return Group(head, line, *notes, table)
+
+
+def shadow_line(shadow: dict[str, int]) -> str:
+    """Return what the verifier did, in a line."""
+    if "sampled" not in shadow:
+        return "verifier: none"
+    counts = ", ".join(
+        f"{name} {shadow.get(name, 0):,}"
+        for name in ("sampled", "verified", "mismatched", "queued", "dropped", "lost", "skipped")
+    )
+    return (
+        f"verifier: {counts}, {shadow.get('verified_bytes', 0) / 2**20:,.1f} MiB, "
+        f"delay P50 {shadow.get('delay_p50_us', 0) / 1e3:,.1f} ms, P99 {shadow.get('delay_p99_us', 0) / 1e3:,.1f} ms"
+    )
 
 
 @click.command()

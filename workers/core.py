@@ -4,14 +4,18 @@ It owns sessions: an engine session each, with the revision and running digest t
 the last replies by request id, so that a request sent again is answered and not applied again. Sessions are bounded by
 number and by bytes; the least recently used goes, and its client finds it 'stale'.
 
+It also draws answers for the shadow verifier and puts samples of them into `samples` (sampling.py says what and why),
+and a tokenizer that is demoted is answered by the reference from then on: its sessions are dropped, so that their
+clients send the full text, which heals whatever ids they hold.
+
 Limits: one thread at a time. Whether a message may come here at all is the broker's matter.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,6 +32,7 @@ from tokseam.broker.protocol import (
     TOO_LARGE,
     UNKNOWN_TOKENIZER,
     Buffer,
+    Demotion,
     Reply,
     Request,
     SessionKey,
@@ -35,6 +40,8 @@ from tokseam.broker.protocol import (
 )
 from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTextError, EngineError
+
+from .sampling import HISTORY_STEPS, Sample, Sampler, Step
 
 log = logging.getLogger("tokseam.worker")
 
@@ -76,6 +83,21 @@ class Held:
     reply_bytes: int = 0
     #: Packed replies by request id, oldest first.
     replies: OrderedDict[bytes, list[Buffer]] = field(default_factory=OrderedDict)
+    #: The last steps, oldest first, for a report.
+    history: deque[Step] = field(default_factory=lambda: deque(maxlen=HISTORY_STEPS))
+
+
+class Alarm(NamedTuple):
+    """A native session caught itself: a repair's overlap differed, and the reference answered instead."""
+
+    report: engine.MismatchReport
+    op: str
+    revision: int
+    history: tuple[Step, ...]
+
+
+#: What stands between engine and wire. Nothing in a tier; tests plant faults there.
+Seam = Callable[[Request, Reply], Reply]
 
 
 _COUNTERS = (
@@ -92,42 +114,73 @@ _COUNTERS = (
     "evicted",
     "refused",
     "failed",
+    "shadow_faults",
 )
 
 
 class WorkerCore:
     """Tokenizers by name and content hash, sessions by tenant and id, and an answer for every request."""
 
-    def __init__(self, tokenizers: dict[str, engine.Tokenizer], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        tokenizers: dict[str, engine.Tokenizer],
+        limits: Limits | None = None,
+        *,
+        sampler: Sampler | None = None,
+        seam: Seam | None = None,
+    ) -> None:
         self.limits = limits or Limits()
+        #: As they were admitted, whatever was demoted since.
         self.names = dict(tokenizers)
-        #: By SHA-256 and by name; a name never looks like a hash of another.
-        self._tokenizers = {tokenizer.sha256: tokenizer for tokenizer in tokenizers.values()} | self.names
+        self._admitted = {tokenizer.sha256: tokenizer for tokenizer in tokenizers.values()}
+        #: By SHA-256 and by name; a name never looks like a hash of another. A demoted one is its reference alone.
+        self._tokenizers = self._admitted | self.names
+        #: All and only the demoted, by hash; also of tokenizers that are not here.
+        self.demoted: dict[str, Demotion] = {}
+        #: Mismatches of each native tokenizer that were dealt with, by hash.
+        self._mismatches_seen = {sha256: tokenizer.mismatches for sha256, tokenizer in self._admitted.items()}
+        #: What the caller has to report; it empties them.
+        self.alarms: list[Alarm] = []
+        #: Samples to hand over; the caller empties them after each answer.
+        self.samples: list[Sample] = []
+        self._sampler = sampler
+        self._seam = seam
+        #: Of the answer under way: the caller's clock, and what was drawn for a sample of it.
+        self._now = 0.0
+        self._drafts: list[Sample] = []
         #: Least recently used first. Sum of their memory is `session_bytes`.
         self.sessions: OrderedDict[SessionKey, Held] = OrderedDict()
         self.session_bytes = 0
         self.counters: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
 
     def describe(self) -> list[dict[str, str]]:
-        """Return what `tokenizers` answers: name, sha256, status and reason."""
+        """Return name, sha256, status and reason of each tokenizer, as admitted: demotions are told beside."""
         return [
             {"name": name, "sha256": one.sha256, "status": one.status, "reason": one.reason}
             for name, one in self.names.items()
         ]
 
     def stats(self) -> dict[str, int]:
-        unique = {tokenizer.sha256: tokenizer for tokenizer in self.names.values()}
-        mismatches = sum(tokenizer.mismatches for tokenizer in unique.values())
+        mismatches = sum(tokenizer.mismatches for tokenizer in self._admitted.values())
+        drawn = {}
+        if self._sampler is not None:
+            drawn = {"shadow_drawn": self._sampler.drawn, "shadow_skipped": self._sampler.skipped}
         return {
             **self.counters,
+            **drawn,
             "mismatches": mismatches,
             "sessions": len(self.sessions),
             "session_bytes": self.session_bytes,
         }
 
-    def handle(self, frames: Sequence[Buffer]) -> tuple[str, list[Buffer]]:
-        """Answer one request: its reply's code, and the reply's frames. Never raises."""
+    def handle(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
+        """Answer one request: its reply's code, and the reply's frames. Never raises.
+
+        `now` is any clock in seconds that does not go back; it paces the samples' byte budget.
+        """
         self.counters["requests"] += 1
+        self._now = now
+        self._drafts.clear()
         request_id: bytes | None = None
         try:
             request = protocol.unpack_request(frames, self.limits.message_bytes)
@@ -137,9 +190,13 @@ class WorkerCore:
                 self.counters["resent"] += 1
                 return OK, stored
             reply, held = self._answer(request)
+            if self._seam is not None:
+                reply = self._seam(request, reply)
             packed = protocol.pack_reply(reply)
             if held is not None:
                 self._keep(held, request.request_id, packed)
+                self._watch(request, held)
+            self._sample(packed)
             return reply.code, packed
         except WireError as error:
             self.counters["stale" if error.code == STALE else "refused"] += 1
@@ -193,6 +250,7 @@ class WorkerCore:
             reply.body = self._batch(tokenizer, request)
         else:
             ids = _encode(tokenizer, body, flags)
+            self._draw(request, tokenizer.sha256, flags, body)
             if request.op == "count":
                 reply.count = len(ids)
             else:
@@ -213,8 +271,10 @@ class WorkerCore:
         encoded = []
         start = 0
         for number, end in enumerate(ends.tolist()):
+            text = bytes(texts[start:end])
             try:
-                encoded.append(_encode(tokenizer, bytes(texts[start:end]), request.flags))
+                encoded.append(_encode(tokenizer, text, request.flags))
+                self._draw(request, tokenizer.sha256, request.flags, text, place=number)
             except BadTextError as error:
                 raise WireError(BAD_REQUEST, f"body: text {number}: {error}", request.request_id) from None
             start = end
@@ -229,6 +289,7 @@ class WorkerCore:
         digest = protocol.digest_full(tokenizer.sha256, request.flags, text)
         if previous is not None and previous.digest == digest:
             # Sent again after its reply was lost: the state stays, or a continuation under way would find it stale.
+            self._draw(request, tokenizer.sha256, request.flags, text)
             return self._patched(request, previous, engine.Splice(0, 0, previous.engine.ids())), previous
         session = tokenizer.session(
             add_special_tokens=bool(request.flags & ADD_SPECIAL_TOKENS),
@@ -243,7 +304,10 @@ class WorkerCore:
             digest,
             len(text),
         )
+        if previous is not None:
+            held.history.extend(previous.history)
         self._hold(request.key, held)
+        self._draw(request, tokenizer.sha256, request.flags, text)
         ids = session.ids()
         return self._patched(request, held, engine.Splice(0, 0, ids)), held
 
@@ -253,6 +317,7 @@ class WorkerCore:
         if held.text_bytes + len(payload) > self.limits.text_bytes:
             held.text_bytes = len(held.engine.text().encode())
             self._check_text_size(request, held.text_bytes + len(payload))
+        self._draw(request, held.sha256, held.flags, payload, held)
         if request.op == "append":
             splice = held.engine.append(payload)
         else:
@@ -266,6 +331,7 @@ class WorkerCore:
     def _fork(self, request: Request) -> tuple[Reply, Held]:
         held = self._at_base(request)
         twin = Held(held.engine.fork(), held.sha256, held.flags, held.revision, held.digest, held.text_bytes)
+        twin.history.extend(held.history)
         self.counters["forks"] += 1
         self._hold(request.new_key, twin)
         return Reply(request.request_id, revision=twin.revision, digest=twin.digest), twin
@@ -274,6 +340,18 @@ class WorkerCore:
         work = held.engine.work
         self.counters[f"path_{work.path}"] += 1
         self.counters["chars_encoded"] += work.chars_encoded
+        held.history.append(
+            Step(
+                held.revision,
+                request.op,
+                request.start,
+                request.stop,
+                len(request.body[0]),
+                splice.start,
+                splice.stop,
+                len(splice.ids),
+            )
+        )
         return Reply(
             request.request_id,
             revision=held.revision,
@@ -284,6 +362,77 @@ class WorkerCore:
             chars_encoded=work.chars_encoded,
             body=[_packed(splice.ids)],
         )
+
+    # -- checking again ---------------------------------------------------------------------------------------
+
+    def _draw(
+        self, request: Request, sha256: str, flags: int, payload: Buffer, held: Held | None = None, place: int = 0
+    ) -> None:
+        """Perhaps begin a sample of the answer under way. `held`: the session whose text and ids it changes.
+
+        Comes before the change: what stood before it is copied here.
+        """
+        sampler = self._sampler
+        if sampler is None or not sampler.draw(len(payload) + (held.text_bytes if held else 0), self._now):
+            return
+        try:
+            if held is None:
+                draft = Sample(sha256, flags, request.op, b"", 0, 0, payload, b"", place=place)
+            else:
+                text = held.engine.text()
+                start, stop = (len(text), len(text)) if request.op == "append" else (request.start, request.stop)
+                ids = _packed(held.engine.ids())
+                draft = Sample(sha256, flags, request.op, text.encode(), start, stop, payload, ids)
+                draft.history = [*held.history]
+        except Exception:  # no memory, most likely: the answer matters more
+            self.counters["shadow_faults"] += 1
+            return
+        self._drafts.append(draft)
+
+    def _sample(self, packed: list[Buffer]) -> None:
+        """Complete what was begun with what goes out: read back from the very frames."""
+        if not self._drafts:
+            return
+        try:
+            reply = protocol.unpack_reply(packed)
+            if reply.code == OK:
+                self.samples += [_completed(draft, reply) for draft in self._drafts]
+        except Exception:
+            self.counters["shadow_faults"] += 1
+            log.exception("an answer could not be sampled")
+        self._drafts.clear()
+
+    def _watch(self, request: Request, held: Held) -> None:
+        """Raise an alarm where the engine caught itself since the last look."""
+        native = self._admitted[held.sha256]
+        if native.mismatches == self._mismatches_seen[held.sha256]:
+            return
+        self._mismatches_seen[held.sha256] = native.mismatches
+        self.alarms.append(Alarm(native.reports[-1], request.op, held.revision, tuple(held.history)))
+
+    def demote(self, demotion: Demotion) -> bool:
+        """Answer a tokenizer by its reference until `restore`. Returns whether that is new."""
+        if demotion.sha256 in self.demoted:
+            return False
+        self.demoted[demotion.sha256] = demotion
+        self._put(demotion.sha256, demotion.reason)
+        return True
+
+    def restore(self, sha256: str) -> bool:
+        """Answer a tokenizer as it was admitted. Returns whether it was demoted."""
+        if self.demoted.pop(sha256, None) is None:
+            return False
+        self._put(sha256, None)
+        return True
+
+    def _put(self, sha256: str, demoted: str | None) -> None:
+        """Exchange a tokenizer, and drop its sessions: each client finds its own stale, and sends the full text."""
+        for name, admitted in self.names.items():
+            if admitted.sha256 == sha256:
+                used = admitted if demoted is None else admitted.by_reference(demoted)
+                self._tokenizers[name] = self._tokenizers[sha256] = used
+        for key in [key for key, held in self.sessions.items() if held.sha256 == sha256]:
+            self._drop(key)
 
     # -- sessions ---------------------------------------------------------------------------------------------
 
@@ -367,10 +516,30 @@ class WorkerCore:
         """Check the invariants that the comments state. For tests."""
         assert self.session_bytes == sum(held.memory_bytes for held in self.sessions.values())
         assert len(self.sessions) <= max(1, self.limits.sessions)
+        for name, admitted in self.names.items():
+            status = "reference" if admitted.sha256 in self.demoted else admitted.status
+            assert self._tokenizers[name].status == self._tokenizers[admitted.sha256].status == status
         for held in self.sessions.values():
             assert len(held.replies) <= self.limits.replies
             assert held.reply_bytes == sum(len(frame) for reply in held.replies.values() for frame in reply)
             assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
+
+
+def _completed(draft: Sample, reply: Reply) -> Sample:
+    """Put into a sample what its reply says."""
+    if draft.op == "count":
+        draft.count = reply.count
+    elif draft.op == "batch":
+        ends = np.cumsum(_numbers(reply.body[0], "reply"), dtype=np.uint64) * 4
+        start = int(ends[draft.place - 1]) if draft.place else 0
+        draft.patch = memoryview(reply.body[1])[start : int(ends[draft.place])]
+    else:
+        draft.patch = reply.body[0]
+    draft.path = reply.path or ""
+    draft.revision = reply.revision or 0
+    if draft.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
+        draft.ids_start, draft.ids_stop = reply.start or 0, reply.stop or 0
+    return draft
 
 
 def _encode(tokenizer: engine.Tokenizer, text: Buffer, flags: int) -> engine.Ids:

@@ -4,6 +4,9 @@ It says ready, answers what it is sent, and beats from this very loop, so that a
 not only that a process lives. When the broker is silent it connects anew, with backoff, and says ready and which
 sessions it holds: a broker that restarted knows nobody.
 
+Beside it stands a socket to the shadow verifier, where there is one: samples go out as far as there is room, verdicts
+come back to make room, and nothing ever waits for either. A native session that caught itself is quarantined here.
+
 Limits: what a message means is core.py's matter.
 """
 
@@ -18,15 +21,18 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import zmq
 from tokseam.broker import protocol
 from tokseam.broker.protocol import Buffer, Envelope, WireError
-from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTokenizerError
 
-from .core import Limits, WorkerCore
+from .core import Alarm, Limits, Seam, WorkerCore
 from .pinning import parse_list
+from .quarantine import Quarantine, demotion_of, history_of, iso_time
+from .sampling import BYTES_PER_S, RATE, Outbox, Sample, Sampler, pack_sample
+from .specifications import load_tokenizers
 
 log = logging.getLogger("tokseam.worker")
 
@@ -57,14 +63,22 @@ class Settings:
     credit_bytes: int = 2 * protocol.MESSAGE_MAX_BYTES
     #: Cores for ZeroMQ's I/O thread, which would otherwise fight with the work for the one that this process is on.
     io_cpus: tuple[int, ...] = ()
+    #: Where the verifier takes samples; None where there is none.
+    shadow_endpoint: str | None = None
 
 
 class Shell:
-    """Socket, clock and signals around one WorkerCore. Owned and used by one thread."""
+    """Sockets, clock and signals around one WorkerCore. Owned and used by one thread."""
 
-    def __init__(self, core: WorkerCore, settings: Settings) -> None:
+    def __init__(self, core: WorkerCore, settings: Settings, quarantine: Quarantine | None = None) -> None:
         self.core = core
         self.settings = settings
+        #: Where a native session that caught itself is reported; None reports to the log alone.
+        self.quarantine = quarantine
+        #: What is on its way to the verifier.
+        self.outbox = Outbox()
+        #: The way to the verifier, for this process's life: ZeroMQ finds a restarted one by itself.
+        self._shadow: zmq.Socket[bytes] | None = None
         self._context = zmq.Context()
         for cpu in settings.io_cpus:
             self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
@@ -89,6 +103,7 @@ class Shell:
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
         self._poller.register(wake_reader, zmq.POLLIN)
+        self._connect_shadow()
         self._connect()
         try:
             while not self._stopping:
@@ -98,10 +113,22 @@ class Shell:
         finally:
             if self._socket is not None:
                 self._socket.close(LINGER_MS)
+            if self._shadow is not None:
+                self._shadow.close(0)
             self._context.term()
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stopping = True
+
+    def _connect_shadow(self) -> None:
+        if self.settings.shadow_endpoint is None:
+            return
+        made = self._context.socket(zmq.DEALER)
+        made.setsockopt(zmq.LINGER, 0)
+        made.setsockopt(zmq.SNDHWM, 2 * self.outbox.samples)  # the outbox bounds; this is a fuse
+        made.connect(self.settings.shadow_endpoint)
+        self._poller.register(made, zmq.POLLIN)
+        self._shadow = made
 
     def _connect(self) -> None:
         made = self._context.socket(zmq.DEALER)
@@ -121,6 +148,7 @@ class Shell:
                 credits=settings.credits,
                 credit_bytes=settings.credit_bytes,
                 tokenizers=self.core.describe(),
+                demotions=list(self.core.demoted.values()),
             )
         )
         keys = [list(key) for key in self.core.sessions]
@@ -148,6 +176,8 @@ class Shell:
             self._last_heard = time.monotonic()
             self._backoff_s = BACKOFF_MIN_S
             self._receive(frames)
+        if self._shadow in ready:
+            self._take_verdicts()
         now = time.monotonic()
         if now - self._last_beat >= beat_s and not self._stopping:
             self._last_beat = now
@@ -156,7 +186,7 @@ class Shell:
                 self._reconnect()
             else:
                 self._counted = False
-                self._send(Envelope("heartbeat", stats=self.core.stats()))
+                self._send(Envelope("heartbeat", stats=self._stats()))
 
     def _receive(self, frames: list[bytes]) -> None:
         try:
@@ -166,8 +196,22 @@ class Shell:
             return
         if envelope.op == "work":
             self._counted = True
-            code, reply = self.core.handle(frames[1:])
+            code, reply = self.core.handle(frames[1:], time.monotonic())
             self._send(Envelope("done", job=envelope.job, code=code), reply)
+            for sample in self.core.samples:
+                self._hand_over(sample)
+            self.core.samples.clear()
+            for alarm in self.core.alarms:
+                self._raise(alarm)
+            self.core.alarms.clear()
+        elif envelope.op == "demote":
+            for demotion in envelope.demotions or ():
+                if self.core.demote(demotion):
+                    log.warning("tokenizer %s: %s", demotion.sha256[:16], demotion.reason)
+        elif envelope.op == "restore":
+            for demotion in envelope.demotions or ():
+                if self.core.restore(demotion.sha256):
+                    log.info("tokenizer %s is restored", demotion.sha256[:16])
         elif envelope.op == "disconnect" and not self._stopping:
             self._reconnect()
         elif envelope.op == "drain":
@@ -182,6 +226,65 @@ class Shell:
             log.warning("the broker takes nothing; this message is dropped")
             self._last_heard = float("-inf")
 
+    def _stats(self) -> dict[str, int]:
+        stats = self.core.stats()
+        if self._shadow is not None:
+            self.outbox.expire(time.monotonic())
+            stats |= {
+                "shadow_sampled": self.outbox.sent,
+                "shadow_bytes": self.outbox.sent_bytes,
+                "shadow_dropped": self.outbox.dropped,
+                "shadow_lost": self.outbox.lost,
+                "shadow_queued": len(self.outbox.open),
+                "shadow_queued_bytes": self.outbox.open_bytes,
+            }
+        return stats
+
+    def _hand_over(self, sample: Sample) -> None:
+        """Send a sample to the verifier, or drop it: the answer is out, and the next one must not wait."""
+        assert self._shadow is not None
+        sample.emitted = time.monotonic()
+        sample.when_ms = int(time.time() * 1000)
+        number = self.outbox.offer(sample.size, sample.emitted)
+        if number is None:
+            return
+        frames = pack_sample(sample, number, self.settings.name)
+        try:
+            self._shadow.send_multipart(frames, zmq.DONTWAIT, copy=sample.size < zmq.COPY_THRESHOLD)
+        except zmq.Again:
+            self.outbox.take_back(number)
+
+    def _take_verdicts(self) -> None:
+        assert self._shadow is not None
+        self._counted = True
+        while True:
+            try:
+                self.outbox.settle(int.from_bytes(self._shadow.recv_multipart(zmq.DONTWAIT)[-1], "little"))
+            except zmq.Again:
+                return
+
+    def _raise(self, alarm: Alarm) -> None:
+        """A native session caught itself. The reference answered it, and from now on answers everything."""
+        when_ms = int(time.time() * 1000)
+        report = alarm.report
+        record = {
+            "found_by": "overlap",
+            "when": iso_time(when_ms),
+            "worker": self.settings.name,
+            "tokenizer_sha256": report.tokenizer_sha256,
+            "content_sha256": report.text_sha256,
+            "text_chars": report.text_chars,
+            "op": alarm.op,
+            "revision": alarm.revision,
+            "note": report.what,
+            "history": history_of(alarm.history),
+        }
+        name = None if self.quarantine is None else self.quarantine.put(record, {})
+        demotion = demotion_of(report.tokenizer_sha256, f"a repair's overlap differed ({report.what})", name, when_ms)
+        log.error("tokenizer %s: %s", report.tokenizer_sha256[:16], demotion.reason)
+        self.core.demote(demotion)
+        self._send(Envelope("demote", demotions=[demotion]))
+
     def _leave(self) -> None:
         """Ask for no more work, answer what is on its way, say goodbye. Without a broker there is nobody to tell."""
         assert self._socket is not None
@@ -194,42 +297,8 @@ class Shell:
             return
 
 
-def load_tokenizers(specifications: Sequence[str]) -> dict[str, engine.Tokenizer]:
-    """Load NAME=PATH and NAME=tiktoken:ENCODING. Raises BadTokenizerError naming the one at fault."""
-    loaded: dict[str, engine.Tokenizer] = {}
-    for specification in specifications:
-        name, separator, source = specification.partition("=")
-        if not separator or not name or not source:
-            raise BadTokenizerError(f"{specification}: a tokenizer is given as NAME=PATH or NAME=tiktoken:ENCODING")
-        if name in loaded:
-            raise BadTokenizerError(f"{specification}: the name {name!r} is given twice")
-        if len(name.encode()) > protocol.TOKENIZER_MAX_BYTES:
-            raise BadTokenizerError(f"{specification}: a name has at most {protocol.TOKENIZER_MAX_BYTES} bytes")
-        try:
-            loaded[name] = engine.load(_tiktoken(source[9:]) if source.startswith("tiktoken:") else source)
-        except BadTokenizerError as error:
-            raise BadTokenizerError(f"tokenizer {name}: {error}") from None
-    return loaded
-
-
-def _tiktoken(encoding: str) -> object:
-    try:
-        import tiktoken
-
-        return tiktoken.get_encoding(encoding)
-    except ImportError:
-        raise BadTokenizerError("tiktoken is not installed") from None
-    except ValueError as error:
-        raise BadTokenizerError(f"tiktoken has no encoding {encoding!r}: {str(error).splitlines()[0]}") from None
-    except Exception as error:  # whatever its loader meets; mostly, that there is no network
-        raise BadTokenizerError(
-            f"tiktoken could not load the ranks of {encoding!r} ({type(error).__name__}); "
-            "it takes them from the network, or from the folder that TIKTOKEN_CACHE_DIR names"
-        ) from None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker: what the supervisor starts. People use `tokseam serve`."""
+def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> int:
+    """Run a worker: what the supervisor starts. People use `tokseam serve`. `seam`: see WorkerCore."""
     parser = argparse.ArgumentParser(prog="tokseam.workers.repair")
     parser.add_argument("--endpoint", required=True, help="the workers' endpoint of the broker")
     parser.add_argument("--name", required=True)
@@ -239,6 +308,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sessions", type=int, default=Limits().sessions)
     parser.add_argument("--session-bytes", type=int, default=Limits().session_bytes)
     parser.add_argument("--message-max-bytes", type=int, default=protocol.MESSAGE_MAX_BYTES)
+    parser.add_argument("--shadow-endpoint", help="where the verifier takes samples; without it there are none")
+    parser.add_argument("--shadow-rate", type=float, default=RATE)
+    parser.add_argument("--shadow-bytes-per-s", type=float, default=BYTES_PER_S, help="of this worker alone")
+    parser.add_argument("--quarantine-dir", type=Path)
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s %(name)s {options.name} %(message)s", stream=sys.stderr
@@ -260,8 +333,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.heartbeat_s,
         credit_bytes=2 * options.message_max_bytes,
         io_cpus=tuple(options.io_cpus),
+        shadow_endpoint=options.shadow_endpoint,
     )
-    Shell(WorkerCore(tokenizers, limits), settings).run()
+    sampler = Sampler(options.shadow_rate, options.shadow_bytes_per_s) if options.shadow_endpoint else None
+    quarantine = Quarantine(options.quarantine_dir) if options.quarantine_dir else None
+    Shell(WorkerCore(tokenizers, limits, sampler=sampler, seam=seam), settings, quarantine).run()
     return 0
 
 

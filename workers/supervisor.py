@@ -236,8 +236,12 @@ def tier(
     seats: Sequence[Seat | None],
     broker_arguments: Sequence[str] = (),
     worker_arguments: Sequence[str] = (),
+    verifier_arguments: Sequence[str] | None = None,
 ) -> list[Child]:
-    """Return the children of a tier: a broker, and a repair worker for each of `seats`."""
+    """Return the children of a tier: a broker, a repair worker for each of `seats`, and perhaps a verifier.
+
+    Without `verifier_arguments` there is none.
+    """
     broker = Child(
         "broker",
         "tokseam.broker.service",
@@ -246,11 +250,16 @@ def tier(
         announced=False,
         opens=True,
     )
-    arguments = [part for one in tokenizers for part in ("--tokenizer", one)] + list(worker_arguments)
-    return [
+    named = [part for one in tokenizers for part in ("--tokenizer", one)]
+    arguments = [*named, *worker_arguments]
+    children = [
         broker,
         *(_repair(f"repair-{number}", back_endpoint, seat, arguments) for number, seat in enumerate(seats)),
     ]
+    if verifier_arguments is not None:
+        own = ["--back-endpoint", back_endpoint, *named, *verifier_arguments]
+        children.append(Child("verifier", "tokseam.workers.shadow", own, announced=False))
+    return children
 
 
 def _repair(name: str, back_endpoint: str, seat: Seat | None, arguments: list[str]) -> Child:

@@ -43,7 +43,7 @@ def wait_until_gone(pids: list[int], seconds: float = 12.0) -> None:
 def test_a_signal_ends_everything(number: int, endpoint: str, deepseek: Path) -> None:
     tier = start_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=2)
     pids = processes_of(tier)
-    assert len(pids) == 4
+    assert len(pids) == 5  # this command, the broker, two workers, the verifier
     refused: list[BaseException] = []
     answered = threading.Event()
 
