@@ -21,7 +21,7 @@ from . import _native
 from .compile.admission import admit
 from .compile.refusal import Refusal
 from .compile.tables import Compiled
-from .errors import BadTokenizerError
+from .errors import BadTokenizerError, UnsupportedError
 from .offsets import spans_of_spaces, trimmed
 from .reference import HuggingFaceReference, Ids, Positions, Reference, Text, TiktokenReference
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range, native_text
@@ -69,15 +69,25 @@ class Tokenizer:
             )
             self._spaces = spans_of_spaces(compiled.pipeline)
 
-    def encode(self, text: Text, *, add_special_tokens: bool = False, split_special_tokens: bool = False) -> Ids:
+    def encode(
+        self,
+        text: Text,
+        *,
+        add_special_tokens: bool = False,
+        split_special_tokens: bool = False,
+        continued: bool = False,
+    ) -> Ids:
         """Encode `text` in full: uint32 ids, equal to the reference's. Raises BadTextError.
 
-        split_special_tokens: literals of special tokens in the text are ordinary text.
+        split_special_tokens: literals of special tokens in the text are ordinary text. continued: the text goes on from
+        a cut (see `cuts`), so what the tokenizer puts in front of a text is left out; native tokenizers only.
         """
         text = native_text(text)
         if self._encoder is None:
+            if continued:
+                raise UnsupportedError("the reference can't go on from a cut")
             return self._reference.encode(text, add_special_tokens, split_special_tokens)
-        ids = self._encoder.encode(text, split_special_tokens)
+        ids = self._encoder.encode(text, split_special_tokens, continued)
         if add_special_tokens and len(self._around[0]) + len(self._around[1]):
             return np.concatenate([self._around[0], ids, self._around[1]])
         return ids
@@ -111,7 +121,7 @@ class Tokenizer:
     def cuts(self, text: Text) -> Positions:
         """Return every synchronizing position of `text` in code points; none where the reference runs.
 
-        Raises BadTextError.
+        At each, encode(text) is encode(left) followed by encode(right, continued=True). Raises BadTextError.
         """
         text = native_text(text)
         return self._encoder.cuts(text) if self._encoder else np.empty(0, dtype=np.int64)

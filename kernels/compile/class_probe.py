@@ -53,7 +53,22 @@ def probe_atom(source: str, dialect: Dialect) -> Members:
 
 def probe_numeric() -> Members:
     """Return what the reference's Digits stage takes for a digit."""
-    return _cached("digits", "onig", _probe_digits)
+    return _cached("digits", "onig", lambda: _probe_isolated(pre_tokenizers.Digits(individual_digits=True)))
+
+
+def probe_punctuation() -> Members:
+    """Return what the reference's Punctuation stage takes for punctuation."""
+    return _cached("punctuation", "onig", lambda: _probe_isolated(pre_tokenizers.Punctuation("isolated")))
+
+
+def probe_spaces() -> Members:
+    """Return the white space that added tokens take along (lstrip, rstrip): the \\s of the reference's own regexes."""
+    return _cached("added token space", "onig", _probe_spaces)
+
+
+def probe_words() -> Members:
+    """Return the characters that a single_word added token may not stand beside: the \\w of the same regexes."""
+    return _cached("added token word", "onig", _probe_words)
 
 
 def _cached(what: str, dialect: str, probe: Any) -> Members:
@@ -88,11 +103,24 @@ def _probe_rust(source: str) -> Members:
     return members_of(bytes(probe.encode_ordinary(every_character())).decode())
 
 
-def _probe_digits() -> Members:
-    # A letter between every two characters, so that a piece without one is a digit by itself.
+def _probe_isolated(stage: Any) -> Members:
+    # A letter between every two characters, so that a piece without one is a match by itself.
     fenced = "a" + "a".join(every_character()) + "a"
-    pieces = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(fenced)
-    return members_of("".join(piece for piece, _ in pieces if "a" not in piece))
+    return members_of("".join(piece for piece, _ in stage.pre_tokenize_str(fenced) if "a" not in piece))
+
+
+def _probe_spaces() -> Members:
+    # The Whitespace stage splits by \w+|[^\w\s]+ of those regexes and drops the rest.
+    left_over = "".join(piece for piece, _ in pre_tokenizers.Whitespace().pre_tokenize_str(every_character()))
+    members = ~members_of(left_over)
+    members[0xD800:0xE000] = False
+    return members
+
+
+def _probe_words() -> Members:
+    fenced = "".join(f" a{char} " for char in every_character())
+    pieces = pre_tokenizers.Whitespace().pre_tokenize_str(fenced)
+    return members_of("".join(piece[1:] for piece, _ in pieces if len(piece) == 2 and piece[0] == "a"))
 
 
 def check_no_sequences(sources: list[str], dialect: Dialect) -> None:

@@ -1,4 +1,4 @@
-"""NFC as the reference does it, as tables probed out of its own normalizers.
+"""NFC and NFKC as the reference does them, as tables probed out of its own normalizers.
 
 The reference's normalization data is years older than its regex data, so neither Python's nor any other library's may
 stand in.
@@ -13,6 +13,7 @@ import json
 import random
 import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from tokenizers import normalizers
 from .. import cache
 from .class_probe import CODE_POINTS, Members, engine_version, every_character
 from .refusal import Refusal
+
+Form = Literal["NFC", "NFKC"]
 
 #: Fences between probes; a starter that composes with nothing.
 _FENCE = "\n"
@@ -35,9 +38,9 @@ HANGUL_L, HANGUL_V, HANGUL_T = (0x1100, 0x1112), (0x1161, 0x1175), (0x11A8, 0x11
 
 @dataclass(frozen=True)
 class Normalization:
-    """Tables of NFC.
+    """Tables of one form.
 
-    decomposition: code point -> its full canonical decomposition, where there is one (Hangul syllables left out).
+    decomposition: code point -> its full decomposition, where there is one (Hangul syllables left out).
     order: code point -> combining class, where it is not 0. composition: (first, second) -> composite.
     """
 
@@ -46,15 +49,14 @@ class Normalization:
     composition: dict[tuple[int, int], int]
 
     def suspect(self) -> Members:
-        """Characters whose presence can make NFC change a text.
+        """Characters whose presence can make a text change.
 
-        That it rewrites, reorders, or composes with what precedes.
+        Those that are rewritten, reordered, or composed with what precedes.
         """
         members = np.zeros(CODE_POINTS, dtype=bool)
         members[list(self.order)] = True
         members[[second for _, second in self.composition]] = True
-        composites = set(self.composition.values())
-        members[[point for point in self.decomposition if point not in composites]] = True
+        members[[point for point in self.decomposition if self.normalize(chr(point)) != chr(point)]] = True
         members[HANGUL_V[0] : HANGUL_V[1] + 1] = True
         members[HANGUL_T[0] : HANGUL_T[1] + 1] = True
         return members
@@ -89,7 +91,7 @@ class Normalization:
             "composite": np.array([self.composition[p] for p in pairs], dtype=np.uint32),
         }
 
-    def nfc(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """Normalize by the tables: the plain algorithm, which the native one is tested against."""
         points: list[int] = []
         for char in text:
@@ -135,10 +137,10 @@ class Normalization:
         return self.composition.get((first, second))
 
 
-def probe_nfc() -> Normalization:
-    """Return the reference's NFC tables. Raises Refusal when tables cannot reproduce its NFC."""
-    key = engine_version("onig")
-    kept = cache.get("nfc", key)
+def probe_normalization(form: Form) -> Normalization:
+    """Return the reference's tables of a form. Raises Refusal when tables cannot reproduce what it does."""
+    key = f"{form} {engine_version('onig')}"
+    kept = cache.get("normalization", key)
     if kept is not None:
         decomposition, order, composition = json.loads(kept)
         return Normalization(
@@ -146,14 +148,14 @@ def probe_nfc() -> Normalization:
             dict(order),
             {(first, second): composite for first, second, composite in composition},
         )
-    tables = _probe()
-    _check(tables)
+    tables = _probe(form)
+    _check(tables, form)
     rows = (
         list(tables.decomposition.items()),
         list(tables.order.items()),
         [(first, second, composite) for (first, second), composite in tables.composition.items()],
     )
-    cache.put("nfc", key, json.dumps(rows).encode())
+    cache.put("normalization", key, json.dumps(rows).encode())
     return tables
 
 
@@ -163,15 +165,16 @@ def _fenced(normalize: object, texts: list[str]) -> list[str]:
     return joined.split(_FENCE)
 
 
-def _probe() -> Normalization:
+def _probe(form: Form) -> Normalization:
     nfd, nfc = normalizers.NFD(), normalizers.NFC()
     characters = [c for c in every_character() if c != _FENCE]
     characters = [c for c in characters if not HANGUL_FIRST <= ord(c) <= HANGUL_LAST]
-    decomposition = {
-        ord(char): tuple(map(ord, result))
-        for char, result in zip(characters, _fenced(nfd, characters), strict=True)
-        if result != char
-    }
+
+    def decompositions(normalizer: object) -> dict[int, tuple[int, ...]]:
+        pairs = zip(characters, _fenced(normalizer, characters), strict=True)
+        return {ord(char): tuple(map(ord, result)) for char, result in pairs if result != char}
+
+    decomposition = decompositions(nfd)
     order = _probe_order([c for c in characters if ord(c) not in decomposition])
     composed = _fenced(nfc, [chr(point) for point in decomposition])
     composition: dict[tuple[int, int], int] = {}
@@ -179,6 +182,8 @@ def _probe() -> Normalization:
     for point, prefix in zip(kept, _fenced(nfc, ["".join(map(chr, decomposition[p][:-1])) for p in kept]), strict=True):
         if len(prefix) == 1:
             composition[ord(prefix), decomposition[point][-1]] = point
+    if form == "NFKC":  # decomposes further, and composes the same pairs
+        decomposition = decompositions(normalizers.NFKD())
     return Normalization(decomposition, order, composition)
 
 
@@ -214,9 +219,9 @@ def _probe_order(characters: list[str]) -> dict[int, int]:
     return order
 
 
-def _check(tables: Normalization) -> None:
+def _check(tables: Normalization, form: Form) -> None:
     """Compare with the reference: every character alone, and random texts of the characters that interact."""
-    nfc = normalizers.NFC()
+    reference = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
     interacting = [
         chr(p) for p in {*tables.order, *(s for _, s in tables.composition), *(f for f, _ in tables.composition)}
     ]
@@ -227,6 +232,6 @@ def _check(tables: Normalization) -> None:
     texts += [
         "".join(chr(rng.choice((0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x0301))) for _ in range(4)) for _ in range(500)
     ]
-    for text, expected in zip(texts, _fenced(nfc, texts), strict=True):
-        if tables.nfc(text) != expected:
-            raise Refusal(f"the reference's NFC of {text!r} does not follow from its own tables")
+    for text, expected in zip(texts, _fenced(reference, texts), strict=True):
+        if tables.normalize(text) != expected:
+            raise Refusal(f"the reference's {form} of {text!r} does not follow from its own tables")

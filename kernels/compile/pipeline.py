@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from .refusal import Refusal
 from .regex_syntax import Atom, Dialect, Node, Repeat, literal, parse
@@ -21,19 +21,31 @@ BYTE_LEVEL_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]
 #: The atom that stands for what the reference's Digits stage takes for a digit; it is probed out of that stage.
 DIGIT = "<digit>"
 
+#: The same for its Punctuation stage.
+PUNCTUATION = "<punctuation>"
+
 #: Bytes that no UTF-8 text holds: a vocabulary without them lacks nothing.
 NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
+
+
+#: What becomes of a match and the gaps beside it, by its number in kernels/native/automaton.hpp.
+BEHAVIORS = ("Isolated", "MergedWithPrevious", "MergedWithNext")
+Behavior = Literal["Isolated", "MergedWithPrevious", "MergedWithNext"]
+
+#: When a marker is put in front of a segment, by its number in kernels/native/characters.hpp.
+PREFIXES = ("never", "always", "unless there", "first, unless there")
 
 
 @dataclass(frozen=True)
 class Stage:
     """One splitting stage.
 
-    With total, a text that it leaves uncovered somewhere would be dropped, so it must never happen.
+    With total, text that no match covers would be dropped, so there must never be any.
     """
 
     tree: Node
     total: bool = False
+    behavior: Behavior = "Isolated"
 
 
 @dataclass(frozen=True)
@@ -44,26 +56,47 @@ class AddedToken:
     id: int
     special: bool
     normalized: bool
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
+
+
+@dataclass(frozen=True)
+class CharacterModel:
+    """BPE over the characters of a whole segment, in place of stages and bytes (SentencePiece-style).
+
+    replaced becomes replacement in the text; prefix says when the marker is put in front of a segment; byte_tokens are
+    the ids that spell out what the vocabulary lacks.
+    """
+
+    replaced: str
+    replacement: str
+    marker: str
+    prefix: str
+    split_at_marker: bool
+    byte_tokens: list[int | None]
 
 
 @dataclass
 class Pipeline:
     """A tokenizer, understood.
 
-    vocabulary: (bytes, id) of every entry that text can become. merges: (left id, right id, rank, merged id); of equal
+    form: the Unicode normalization that the text is brought to. vocabulary: (bytes, id) of every entry that text can
+    become. merges: (left id, right id, rank, merged id); of equal
     ranks the
     leftmost goes first. byte_ids: the id of each single byte, None where the vocabulary lacks it and the reference
     drops it.
     """
 
     dialect: Dialect
-    nfc: bool
+    form: Literal["NFC", "NFKC"] | None
     stages: list[Stage]
     added_tokens: list[AddedToken]
     vocabulary: list[tuple[bytes, int]]
     merges: list[tuple[int, int, int, int]]
     whole_pieces_first: bool
     byte_ids: list[int | None]
+    characters: CharacterModel | None = None
     prefix: list[int] = field(default_factory=list)
     suffix: list[int] = field(default_factory=list)
     #: The post-processor trims white space off spans; with `leave_first_space`, not a single one at the text's start.
@@ -87,19 +120,33 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
     for limit in ("truncation", "padding"):
         if content.get(limit) is not None:
             raise Refusal(f"its {limit} is on, so what it returns for a text is no encode of the whole text")
-    nfc = _normalizer(content.get("normalizer"))
-    stages = _pre_tokenizer(content.get("pre_tokenizer"))
+    normalizers = _flattened(content.get("normalizer"), "normalizers")
+    pre_tokenizers = _flattened(content.get("pre_tokenizer"), "pretokenizers")
     model = content["model"]
-    vocabulary, merges, byte_ids = _bpe(model)
+    _check_model(model)
+    tokens = [
+        AddedToken(t.content, id_, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
+        for id_, t in sorted(added_tokens.items())
+    ]
+    if any(part["type"] == "ByteLevel" for part in pre_tokenizers):
+        form, stages = _form(normalizers), _stages(pre_tokenizers)
+        vocabulary, byte_ids = _byte_level_vocabulary(model)
+        characters = None
+    else:
+        form, stages = None, []
+        characters = _character_model(normalizers, pre_tokenizers, model, tokens)
+        vocabulary = [(entry.encode(), id_) for entry, id_ in model["vocab"].items() if entry]
+        byte_ids = [None] * 256
     pipeline = Pipeline(
         dialect="onig",
-        nfc=nfc,
+        form=form,
         stages=stages,
-        added_tokens=_added_tokens(added_tokens),
+        added_tokens=tokens,
         vocabulary=vocabulary,
-        merges=merges,
+        merges=_merges(model),
         whole_pieces_first=bool(model.get("ignore_merges")),
         byte_ids=byte_ids,
+        characters=characters,
     )
     _post_processor(content.get("post_processor"), pipeline)
     return pipeline
@@ -123,7 +170,7 @@ def from_tiktoken(encoding: Any) -> Pipeline:
                 merges.append((left, right, rank, rank))
     return Pipeline(
         dialect="rust",
-        nfc=False,
+        form=None,
         stages=[Stage(parse(encoding._pat_str, "rust"), total=True)],
         added_tokens=[AddedToken(content, id_, True, False) for content, id_ in special.items() if content],
         vocabulary=vocabulary,
@@ -133,21 +180,18 @@ def from_tiktoken(encoding: Any) -> Pipeline:
     )
 
 
-def _normalizer(normalizer: Mapping[str, Any] | None) -> bool:
-    """Return whether the text is brought to NFC."""
-    if normalizer is None:
-        return False
-    if normalizer["type"] == "Sequence":
-        return any(list(map(_normalizer, normalizer["normalizers"])))  # each is looked at: any of them may be refused
-    if normalizer["type"] == "NFC":
-        return True
-    raise Refusal(f"its normalizer {normalizer['type']} is not understood yet")
+def _form(normalizers: list[Mapping[str, Any]]) -> Literal["NFC", "NFKC"] | None:
+    """Return the form that the text is brought to."""
+    forms = [part["type"] for part in normalizers]
+    for kind in forms:
+        if kind not in ("NFC", "NFKC"):
+            raise Refusal(f"its normalizer {kind} is not understood yet")
+    if not forms:
+        return None
+    return "NFKC" if "NFKC" in forms else "NFC"  # NFKC text is NFC text, whichever comes first
 
 
-def _pre_tokenizer(pre_tokenizer: Mapping[str, Any] | None) -> list[Stage]:
-    parts = _flattened(pre_tokenizer, "pretokenizers")
-    if not parts or parts[-1]["type"] != "ByteLevel":
-        raise Refusal("its pre-tokenizer does not end with ByteLevel")
+def _stages(parts: list[Mapping[str, Any]]) -> list[Stage]:
     stages = []
     for part in parts:
         kind = part["type"]
@@ -161,8 +205,9 @@ def _pre_tokenizer(pre_tokenizer: Mapping[str, Any] | None) -> list[Stage]:
         elif kind == "Split":
             stages.append(_split(part))
         elif kind == "Digits":
-            digit = Atom(DIGIT)
-            stages.append(Stage(digit if part["individual_digits"] else Repeat(digit, 1, None, "greedy")))
+            stages.append(_stage(Atom(DIGIT), "Isolated" if part["individual_digits"] else "Contiguous"))
+        elif kind == "Punctuation":
+            stages.append(_stage(Atom(PUNCTUATION), part.get("behavior", "Isolated")))
         else:
             raise Refusal(f"its pre-tokenizer {kind} is not understood yet")
     if not stages:
@@ -178,14 +223,23 @@ def _split(part: Mapping[str, Any]) -> Stage:
         tree = literal(pattern["String"])
     else:
         tree = parse(pattern["Regex"], "onig")
-    behavior, invert = part["behavior"], bool(part.get("invert", False))
+    return _stage(tree, part["behavior"], bool(part.get("invert", False)))
+
+
+def _stage(tree: Node, behavior: str, invert: bool = False) -> Stage:
     if behavior == "Isolated":
         return Stage(tree)  # invert swaps what is a match and what is not, and Isolated keeps both
+    if behavior == "Contiguous":
+        # Matches side by side are one piece. A greedy loop never goes back into a match: it may always end behind it.
+        return Stage(Repeat(tree, 1, None, "greedy"))
     if behavior == "Removed" and invert:
         return Stage(tree, total=True)
-    raise Refusal(
-        f"its Split has the behavior {behavior}{' with invert' if invert else ''}, which is not understood yet"
-    )
+    if behavior == "MergedWithPrevious" and not invert:
+        return Stage(tree, behavior="MergedWithPrevious")
+    if behavior == "MergedWithNext" and not invert:
+        return Stage(tree, behavior="MergedWithNext")
+    inverted = " with invert" if invert else ""
+    raise Refusal(f"its split has the behavior {behavior}{inverted}, which is not understood yet")
 
 
 def _flattened(part: Mapping[str, Any] | None, key: str) -> list[Mapping[str, Any]]:
@@ -196,7 +250,7 @@ def _flattened(part: Mapping[str, Any] | None, key: str) -> list[Mapping[str, An
     return [part]
 
 
-def _bpe(model: Mapping[str, Any]) -> tuple[list[tuple[bytes, int]], list[tuple[int, int, int, int]], list[int | None]]:
+def _check_model(model: Mapping[str, Any]) -> None:
     kind = model.get("type", "BPE" if "merges" in model else "?")
     if kind != "BPE":
         raise Refusal(f"its model is {kind}, not BPE")
@@ -206,10 +260,23 @@ def _bpe(model: Mapping[str, Any]) -> tuple[list[tuple[bytes, int]], list[tuple[
         if model.get(affix):
             raise Refusal(f"its model has a {affix}, which is not understood yet")
     entries: dict[str, int] = model["vocab"]
-    alphabet = byte_alphabet()
-    byte_of = alphabet.get
     if len(set(entries.values())) != len(entries):
         raise Refusal("two entries of its vocabulary have one id")
+
+
+def _merges(model: Mapping[str, Any]) -> list[tuple[int, int, int, int]]:
+    entries: dict[str, int] = model["vocab"]
+    merges = []
+    for rank, merge in enumerate(model["merges"]):
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        merges.append((entries[left], entries[right], rank, entries[left + right]))
+    return merges
+
+
+def _byte_level_vocabulary(model: Mapping[str, Any]) -> tuple[list[tuple[bytes, int]], list[int | None]]:
+    entries: dict[str, int] = model["vocab"]
+    alphabet = byte_alphabet()
+    byte_of = alphabet.get
     vocabulary = []
     for entry, id_ in entries.items():
         raw = [byte_of(char) for char in entry]
@@ -219,25 +286,65 @@ def _bpe(model: Mapping[str, Any]) -> tuple[list[tuple[bytes, int]], list[tuple[
     missing = {byte for byte, id_ in enumerate(byte_ids) if id_ is None} - NEVER_IN_UTF8
     if missing and (model.get("unk_token") is not None or model.get("byte_fallback")):
         raise Refusal(f"its vocabulary lacks the byte 0x{min(missing):02X} and it has an unknown token for it")
-    merges = []
-    for rank, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        merges.append((entries[left], entries[right], rank, entries[left + right]))
-    return vocabulary, merges, byte_ids
+    return vocabulary, byte_ids
 
 
-def _added_tokens(tokens: Mapping[int, Any]) -> list[AddedToken]:
-    for token in tokens.values():
-        for flag in ("lstrip", "rstrip", "single_word"):
-            if getattr(token, flag):
-                raise Refusal(f"its added token {token.content!r} is {flag}, which is not understood yet")
-    return [AddedToken(token.content, id_, token.special, token.normalized) for id_, token in sorted(tokens.items())]
+def _character_model(
+    normalizers: list[Mapping[str, Any]],
+    pre_tokenizers: list[Mapping[str, Any]],
+    model: Mapping[str, Any],
+    tokens: list[AddedToken],
+) -> CharacterModel:
+    """Read a pipeline without ByteLevel. Raises Refusal unless it is BPE over the characters of whole segments."""
+    if model.get("ignore_merges"):
+        raise Refusal("its model looks up a whole text before it merges (ignore_merges)")
+    replaced = replacement = marker = ""
+    prefix, split_at_marker = "never", False
+    for part in normalizers:
+        if part["type"] == "Prepend" and len(part["prepend"]) == 1 and prefix == "never":
+            prefix, marker = "always", part["prepend"]
+        elif part["type"] == "Replace" and not replaced and len(part["pattern"].get("String", "")) == 1:
+            replaced, replacement = part["pattern"]["String"], part["content"]
+        else:
+            raise Refusal(f"its normalizer {part['type']} is not understood yet")
+    if len(replacement) != len(replaced) or (replaced and replaced in (marker, replacement)):
+        raise Refusal("its normalizer replaces a character by something else than one other character")
+    for part in pre_tokenizers:
+        if part["type"] == "Split" and replaced and part["pattern"].get("String") == replaced:
+            continue  # what it would split at, the normalizer has replaced
+        if part["type"] != "Metaspace" or normalizers or marker:
+            raise Refusal(f"its pre-tokenizer {part['type']} does not end with ByteLevel and is not understood yet")
+        if any(token.normalized for token in tokens):
+            raise Refusal("its Metaspace comes behind added tokens that are looked for in normalized text")
+        replaced, replacement, marker = " ", part["replacement"], part["replacement"]
+        scheme = part.get("prepend_scheme", "always")
+        prefix = {"always": "unless there", "first": "first, unless there", "never": "never"}[scheme]
+        split_at_marker = bool(part.get("split", True))
+    return CharacterModel(replaced, replacement, marker or replacement, prefix, split_at_marker, _byte_tokens(model))
+
+
+def _byte_tokens(model: Mapping[str, Any]) -> list[int | None]:
+    """Return the ids of <0x00> to <0xFF>. Raises Refusal where a character could end as unknown."""
+    entries: dict[str, int] = model["vocab"]
+    names = [f"<0x{byte:02X}>" for byte in range(256)]
+    byte_tokens = [entries.get(name) for name in names]
+    missing = {byte for byte, id_ in enumerate(byte_tokens) if id_ is None} - NEVER_IN_UTF8
+    unspelled = [byte for byte in sorted(missing) if byte >= 0x80 or chr(byte) not in entries]
+    if not model.get("byte_fallback") or unspelled:
+        raise Refusal("its vocabulary does not spell every character (byte_fallback), so unknown ones merge or vanish")
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    used = {entry for left, right in pairs for entry in (left, right, left + right)}
+    if clash := next((name for name in names if name in used), None):
+        raise Refusal(f"its merges use the byte token {clash}")
+    return byte_tokens
 
 
 def _post_processor(processor: Mapping[str, Any] | None, pipeline: Pipeline) -> None:
     for part in _flattened(processor, "processors"):
         if part["type"] == "ByteLevel":
             if part.get("trim_offsets", True):
+                if pipeline.characters:
+                    raise Refusal("its post-processor trims spans of a vocabulary that is not of bytes")
                 if pipeline.trim_offsets or pipeline.prefix or pipeline.suffix:
                     raise Refusal("its post-processor trims spans twice or behind a template")
                 pipeline.trim_offsets = True

@@ -187,10 +187,8 @@ class _Parser:
         if char == ".":
             return Atom(("(?m:.)" if self.dialect == "onig" else "(?s:.)") if flags.dot_all else ".")
         if char == "$":
-            if self.dialect == "rust":
-                return Look(None, negated=False)
-            self.at = start
-            self.refuse("$, which in Oniguruma also matches inside the text, depending on what stands before it")
+            # Ruby's $ also holds before every line feed.
+            return Look(None, negated=False) if self.dialect == "rust" else Look(Atom(r"[^\n]"), negated=True)
         if char in "^*+?{" or (char in "}]" and self.dialect == "rust"):
             self.at = start
             self.refuse(f"a {char!r} that is not understood")

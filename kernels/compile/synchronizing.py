@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .automaton import DEAD, MATCH, START, STATE, Automaton
+from .pipeline import Behavior
 
 #: bool (classes, classes): [a, b]
 Pairs = npt.NDArray[np.bool_]
@@ -35,12 +36,12 @@ def entered_by(automaton: Automaton) -> list[set[int]]:
     return entered
 
 
-def stage_pairs(automaton: Automaton) -> tuple[Pairs, Pairs]:
+def stage_pairs(automaton: Automaton, behavior: Behavior = "Isolated") -> tuple[Pairs, Pairs]:
     """Return (quiet, boundary) of one stage.
 
     quiet: uncrossed (no attempt that consumed a goes on over b) and neutral (every attempt decides about a match in
-    the same way
-    whether b or the end comes next). boundary: quiet, and not both a and b can lie in text that no match covers.
+    the same way whether b or the end comes next). boundary: quiet, and a piece surely ends between a and b: not both
+    can lie in text that no match covers, nor may a gap and a match that the stage merges meet there.
     """
     table, end = automaton.transitions, automaton.classes
     quiet = np.ones((end, end), dtype=bool)
@@ -50,23 +51,33 @@ def stage_pairs(automaton: Automaton) -> tuple[Pairs, Pairs]:
             quiet[a] &= (row[:end] & STATE) == DEAD
             quiet[a] &= (row[:end] & MATCH) == (row[end] & MATCH)
     gap = automaton.can_fail()
-    return quiet, quiet & ~(gap[:, None] & gap[None, :])
+    before, behind = gap[:, None], gap[None, :]
+    if behavior == "MergedWithPrevious":
+        joined = before | np.zeros_like(behind)  # a gap takes the match, or the gap, behind it along
+    elif behavior == "MergedWithNext":
+        joined = behind | np.zeros_like(before)
+    else:
+        joined = before & behind
+    return quiet, quiet & ~joined
 
 
-def synchronizing_pairs(stages: Sequence[Automaton], forbidden: Iterable[tuple[int, int]], excluded: Pairs) -> Pairs:
+def synchronizing_pairs(
+    stages: Sequence[Automaton],
+    behaviors: Sequence[Behavior],
+    forbidden: Iterable[tuple[int, int]],
+    excluded: Pairs,
+) -> Pairs:
     """Return the pairs at which every text may be cut.
 
-    Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each
-    must be quiet
-    about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of design
-    3.3).
-    `forbidden` are pairs that stand adjacent in an added-token literal; `excluded` the ones the normalizer rules out.
+    Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each must
+    be quiet about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of
+    design 3.3). `forbidden` are pairs that added tokens rule out; `excluded` the ones that the normalizer does.
     """
     classes = stages[0].classes
     result = np.zeros((classes, classes), dtype=bool)
     still_quiet = np.ones((classes, classes), dtype=bool)
-    for stage in stages:
-        quiet, boundary = stage_pairs(stage)
+    for stage, behavior in zip(stages, behaviors, strict=True):
+        quiet, boundary = stage_pairs(stage, behavior)
         result |= still_quiet & boundary
         still_quiet &= quiet
     for a, b in forbidden:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .automaton import Automaton, Program, build
-from .class_probe import Members, members_of, probe_atom, probe_numeric
+from .class_probe import (
+    CODE_POINTS,
+    Members,
+    members_of,
+    probe_atom,
+    probe_numeric,
+    probe_punctuation,
+    probe_spaces,
+    probe_words,
+)
 from .classes import Classes, partition
-from .normalization import Normalization, probe_nfc
-from .pipeline import DIGIT, AddedToken, Pipeline
+from .literals import Constraints, constraints
+from .normalization import Normalization, probe_normalization
+from .pipeline import BEHAVIORS, DIGIT, PREFIXES, PUNCTUATION, AddedToken, CharacterModel, Pipeline
 from .refusal import Refusal
 from .synchronizing import Pairs, synchronizing_pairs
 
@@ -24,35 +34,49 @@ MAX_LITERAL_CLASSES = 24
 #: An id the vocabulary does not have, as in kernels/native/vocabulary.hpp.
 NO_ID = 0xFFFFFFFF
 
-#: Atoms that hold a normalizer's view of the characters; no regex can be spelled like this.
+#: Atoms that hold a normalizer's view of the characters. No regex is spelled like this.
 _SUSPECT, _ONWARD = "<normalization changes>", "<composes onward>"
+
+#: The atom of the white space that added tokens take along.
+_SPACE = "<white space beside literals>"
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A tokenizer in tables. `native` is what kernels/native/bindings.cpp reads; the rest is for the theory's tests."""
+    """A tokenizer in tables. `native` is what kernels/native/bindings.cpp reads; the rest is for the theory's tests.
+
+    A pipeline over characters has no classes, stages or pairs.
+    """
 
     pipeline: Pipeline
-    classes: Classes
+    classes: Classes | None
     stages: list[Automaton]
-    pairs: Pairs
+    pairs: Pairs | None
     native: dict[str, Any]
 
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:
     """Compile. Raises Refusal with the condition that does not hold."""
+    normalization = probe_normalization(pipeline.form) if pipeline.form else None
+    literals = [_as_searched(token, pipeline, normalization) for token in pipeline.added_tokens]
+    looked_at = _Surroundings.of(pipeline.added_tokens)
+    seams = constraints(pipeline.added_tokens, literals, looked_at.spaces)
+    if pipeline.characters:
+        native = _common(pipeline, literals, looked_at) | _one_class()
+        native["characters"] = _characters(pipeline, pipeline.characters, seams)
+        return Compiled(pipeline, None, [], None, native)
     programs = [Program(stage.tree, pipeline.dialect) for stage in pipeline.stages]
     atoms: dict[str, Members] = {}
     for program in programs:
         for atom in program.atoms():
             if atom not in atoms:
-                atoms[atom] = probe_numeric() if atom == DIGIT else probe_atom(atom, pipeline.dialect)
-    normalization = probe_nfc() if pipeline.nfc else None
+                atoms[atom] = _probe(atom, pipeline)
     if normalization:
         atoms[_SUSPECT], atoms[_ONWARD] = normalization.suspect(), normalization.composes_onward()
-    literals = [_as_searched(token, normalization) for token in pipeline.added_tokens]
     for char in _literal_characters(literals):
         atoms[f"<{char}>"] = members_of(char)
+    if looked_at.spaces:
+        atoms[_SPACE] = members_of("".join(looked_at.spaces))
     classes = partition(atoms)
     stages = [build(program, classes.membership, classes.count) for program in programs]
     for stage, automaton in zip(pipeline.stages, stages, strict=True):
@@ -61,14 +85,55 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
             raise Refusal(
                 f"its regex leaves text uncovered, from a character such as {left!r} on, which would be dropped"
             )
-    pairs = synchronizing_pairs(stages, _adjacent(literals, classes), _excluded(classes))
-    return Compiled(
-        pipeline, classes, stages, pairs, _native(pipeline, classes, stages, pairs, normalization, literals)
-    )
+    behaviors = [stage.behavior for stage in pipeline.stages]
+    pairs = synchronizing_pairs(stages, behaviors, seams.class_pairs(classes), _excluded(classes))
+    native = _common(pipeline, literals, looked_at) | {
+        "class_of": classes.class_of,
+        "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
+        "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
+        "stages": [
+            (np.ascontiguousarray(automaton.transitions), BEHAVIORS.index(behavior))
+            for automaton, behavior in zip(stages, behaviors, strict=True)
+        ],
+    }
+    if normalization:
+        native |= normalization.arrays()
+    return Compiled(pipeline, classes, stages, pairs, native)
 
 
-def _as_searched(token: AddedToken, normalization: Normalization | None) -> str:
-    return normalization.nfc(token.content) if normalization and token.normalized else token.content
+def _probe(atom: str, pipeline: Pipeline) -> Members:
+    if atom == DIGIT:
+        return probe_numeric()
+    return probe_punctuation() if atom == PUNCTUATION else probe_atom(atom, pipeline.dialect)
+
+
+def _as_searched(token: AddedToken, pipeline: Pipeline, normalization: Normalization | None) -> str:
+    """Return the literal as it is looked for: normalized, where that is done in normalized text."""
+    if not token.normalized:
+        return token.content
+    model = pipeline.characters
+    if model is None:
+        return normalization.normalize(token.content) if normalization else token.content
+    text = token.content.replace(model.replaced, model.replacement) if model.replaced else token.content
+    return model.marker + text if model.prefix == "always" else text
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """The characters that some added token looks at around it."""
+
+    spaces: list[str]
+    words: list[str]
+
+    @classmethod
+    def of(cls, tokens: list[AddedToken]) -> _Surroundings:
+        def characters(members: Members) -> list[str]:
+            return [chr(point) for point in np.flatnonzero(members)]
+
+        return cls(
+            characters(probe_spaces()) if any(token.lstrip or token.rstrip for token in tokens) else [],
+            characters(probe_words()) if any(token.single_word for token in tokens) else [],
+        )
 
 
 def _literal_characters(literals: list[str]) -> list[str]:
@@ -78,10 +143,6 @@ def _literal_characters(literals: list[str]) -> list[str]:
             if not char.isalnum():
                 counts[char] = counts.get(char, 0) + 1
     return sorted(counts, key=lambda char: (-counts[char], char))[:MAX_LITERAL_CLASSES]
-
-
-def _adjacent(literals: list[str], classes: Classes) -> set[tuple[int, int]]:
-    return {(classes.of(a), classes.of(b)) for literal in literals for a, b in pairwise(literal)}
 
 
 def _excluded(classes: Classes) -> Pairs:
@@ -95,32 +156,71 @@ def _excluded(classes: Classes) -> Pairs:
     return suspect[:, None] | suspect[None, :] | onward[None, :]
 
 
-def _native(
-    pipeline: Pipeline,
-    classes: Classes,
-    stages: list[Automaton],
-    pairs: Pairs,
-    normalization: Normalization | None,
-    literals: list[str],
-) -> dict[str, Any]:
-    suspect = classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool))
+def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -> dict[str, Any]:
+    """Return the tables that do not depend on how text is split."""
     lengths = np.array([len(entry) for entry, _ in pipeline.vocabulary], dtype=np.uint64)
-    tables: dict[str, Any] = {
-        "class_of": classes.class_of,
-        "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
-        "suspect": suspect.astype(np.uint8),
-        "stages": [np.ascontiguousarray(stage.transitions) for stage in stages],
+    return {
         "added_tokens": [
-            (literal, token.id, token.special, token.normalized)
+            (literal, token.id, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word)
             for literal, token in zip(literals, pipeline.added_tokens, strict=True)
         ],
+        "space_characters": np.array([ord(char) for char in looked_at.spaces], dtype=np.uint32),
+        "word_characters": np.array([ord(char) for char in looked_at.words], dtype=np.uint32),
         "vocabulary_bytes": b"".join(entry for entry, _ in pipeline.vocabulary),
         "vocabulary_ends": np.cumsum(lengths).astype(np.uint32),
         "vocabulary_ids": np.array([id_ for _, id_ in pipeline.vocabulary], dtype=np.uint32),
         "merges": np.array(pipeline.merges, dtype=np.uint32).reshape(-1),
-        "byte_ids": np.array([NO_ID if id_ is None else id_ for id_ in pipeline.byte_ids], dtype=np.uint32),
+        "byte_ids": _ids(pipeline.byte_ids),
         "whole_pieces_first": pipeline.whole_pieces_first,
     }
-    if normalization:
-        tables |= normalization.arrays()
-    return tables
+
+
+def _ids(ids: list[int | None]) -> npt.NDArray[np.uint32]:
+    return np.array([NO_ID if id_ is None else id_ for id_ in ids], dtype=np.uint32)
+
+
+def _one_class() -> dict[str, Any]:
+    """Return the class tables of a pipeline that has no stages."""
+    return {
+        "class_of": np.zeros(CODE_POINTS, dtype=np.uint8),
+        "pairs": np.zeros((1, 1), dtype=np.uint8),
+        "suspect": np.zeros(1, dtype=np.uint8),
+        "stages": [],
+    }
+
+
+def _characters(pipeline: Pipeline, model: CharacterModel, seams: Constraints) -> dict[str, Any]:
+    """Return the tables of BPE over characters (kernels/native/characters.hpp)."""
+    by_id = {id_: entry.decode() for entry, id_ in pipeline.vocabulary}
+    # By claim 8, only what merges can make joins two characters.
+    made = np.frombuffer(
+        "\0".join(by_id[id_] for id_ in {merged for _, _, _, merged in pipeline.merges}).encode("utf-32-le"),
+        dtype="<u4",
+    )
+    side_by_side = (made[:-1] != 0) & (made[1:] != 0)
+    joined = np.unique((made[:-1].astype(np.uint64) << np.uint64(32) | made[1:])[side_by_side])
+    if any("\0" in entry for entry in by_id.values() if len(entry) > 1):
+        raise Refusal("its vocabulary joins U+0000 with other characters")
+
+    def mapped(char: str) -> int:
+        return ord(model.replacement if char == model.replaced else char)
+
+    extra = np.array([mapped(a) << 32 | mapped(b) for a, b in seams.pairs], dtype=np.uint64)
+    never_after = {mapped(char) for char in seams.never_after}
+    if model.prefix != "never":
+        # Behind a literal a segment begins, and gets a prefix: that place is not inside a segment.
+        never_after |= {mapped(char) for char in seams.last}
+    singles = [(ord(entry), id_) for id_, entry in by_id.items() if len(entry) == 1]
+    return {
+        "replaced": ord(model.replaced) if model.replaced else NO_ID,
+        "replacement": ord(model.replacement) if model.replacement else NO_ID,
+        "marker": ord(model.marker) if model.marker else NO_ID,
+        "prefix": PREFIXES.index(model.prefix),
+        "split_at_marker": model.split_at_marker,
+        "joined": np.unique(np.concatenate([joined, extra])),
+        "never_after": np.array(sorted(never_after), dtype=np.uint32),
+        "never_before": np.array(sorted(mapped(char) for char in seams.never_before), dtype=np.uint32),
+        "characters": np.array([point for point, _ in singles], dtype=np.uint32),
+        "character_ids": np.array([id_ for _, id_ in singles], dtype=np.uint32),
+        "byte_tokens": _ids(model.byte_tokens),
+    }

@@ -10,15 +10,27 @@
 #include <vector>
 
 #include "classes.hpp"
+#include "utf8.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
+
+// The characters that literals look at around them, as the reference's engine has them (class_probe.py).
+struct Surroundings {
+  std::vector<bool> space, word;  // by code point; empty where no literal looks around
+
+  bool is_space(std::uint32_t point) const { return point < space.size() && space[point]; }
+  bool is_word(std::uint32_t point) const { return point < word.size() && word[point]; }
+};
 
 class AddedTokens {
  public:
   struct Token {
     std::uint32_t id = kNoId;
     bool special = false;
+    bool lstrip = false;       // it takes the white space before it along
+    bool rstrip = false;       // it takes the white space behind it along
+    bool single_word = false;  // it counts only where no word character stands beside it
   };
   struct Found {
     std::size_t begin = kNone, end = kNone;  // bytes; begin == kNone: nothing more
@@ -58,6 +70,36 @@ class AddedTokens {
       if (found.begin != kNone) return found;
     }
     return {};
+  }
+
+  // Cut the literals out of `text`: gap(begin, end) for what lies between, literal(begin, end, id) for each.
+  template <class Gap, class Literal>
+  void cut_out(std::string_view text, bool split_special, const Surroundings& around, Gap&& gap,
+               Literal&& literal) const {
+    std::size_t begin = 0;
+    for (std::size_t from = 0; !empty();) {
+      Found found = find(text, from);
+      if (found.begin == kNone) break;
+      from = found.end;
+      if (split_special && found.token.special) continue;  // as the reference: seen, but left in the text
+      if (found.token.single_word &&
+          ((found.begin > 0 && around.is_word(utf8_decode(text.data() + utf8_before(text, found.begin)))) ||
+           (found.end < text.size() && around.is_word(utf8_decode(text.data() + found.end)))))
+        continue;
+      if (found.token.lstrip)
+        while (found.begin > begin) {
+          const std::size_t before = utf8_before(text, found.begin);
+          if (!around.is_space(utf8_decode(text.data() + before))) break;
+          found.begin = before;
+        }
+      if (found.token.rstrip)
+        while (found.end < text.size() && around.is_space(utf8_decode(text.data() + found.end)))
+          found.end += utf8_width(text[found.end]);
+      if (begin < found.begin) gap(begin, found.begin);
+      literal(found.begin, found.end, found.token.id);
+      begin = found.end;
+    }
+    if (begin < text.size()) gap(begin, text.size());
   }
 
  private:

@@ -11,6 +11,10 @@
 
 namespace tokseam {
 
+// What becomes of a match and of the gaps beside it; the reference's SplitDelimiterBehavior. ('Contiguous' is compiled as a
+// repeat; 'Removed' is taken only where nothing is removed.)
+enum class Behavior : std::uint8_t { isolated, merged_with_previous, merged_with_next };
+
 class Automaton {
  public:
   static constexpr std::uint16_t kMatch = 0x8000;  // in a transition: the attempt matches before this class is consumed
@@ -21,7 +25,9 @@ class Automaton {
   // transitions: states rows of classes + 1 columns, the last one for the end of the text.
   // Throws std::invalid_argument for a table that a text could lead out of.
   // Stored with one more column, before the end's: the inner bytes of a character, which change nothing.
-  Automaton(const std::uint16_t* transitions, std::size_t states, std::size_t classes) : stride_(classes + 2) {
+  Automaton(const std::uint16_t* transitions, std::size_t states, std::size_t classes,
+            Behavior behavior = Behavior::isolated)
+      : stride_(classes + 2), behavior_(behavior) {
     if (states <= kStart) throw std::invalid_argument("automaton: no start state");
     table_.reserve(states * stride_);
     for (std::size_t state = 0; state < states; ++state) {
@@ -34,6 +40,8 @@ class Automaton {
       table_.push_back(row[classes]);
     }
   }
+
+  Behavior behavior() const { return behavior_; }
 
   // The end of the match that starts at `begin`, or kNone. `end` is where the lookahead sees the end of the text.
   std::size_t match(const std::uint8_t* classes, std::size_t begin, std::size_t end) const {
@@ -50,6 +58,7 @@ class Automaton {
 
  private:
   std::size_t stride_;
+  Behavior behavior_;
   std::vector<std::uint16_t> table_;
 };
 
@@ -61,20 +70,38 @@ void split(const std::vector<Automaton>& stages, std::size_t stage, const Classe
     piece(begin, end);
     return;
   }
-  std::size_t gap = begin;  // where text that no match has covered yet begins: it survives as one piece
+  const Automaton& automaton = stages[stage];
+  const auto emit = [&](std::size_t from, std::size_t to) {
+    if (from < to) split(stages, stage + 1, table, classes, from, to, piece);
+  };
+  std::size_t open = begin;  // where what is not handed on yet begins ...
+  std::size_t gap = begin;   // ... and where its part that no match covers begins, which survives without one
   for (std::size_t at = begin; at < end;) {
-    const std::size_t stop = stages[stage].match(classes, at, end);
+    const std::size_t stop = automaton.match(classes, at, end);
     if (stop == kNone) {
       do {
         ++at;
       } while (at < end && classes[at] == table.inner());
       continue;
     }
-    if (gap < at) split(stages, stage + 1, table, classes, gap, at, piece);
-    split(stages, stage + 1, table, classes, at, stop, piece);
+    switch (automaton.behavior()) {
+      case Behavior::isolated:
+        emit(gap, at);
+        emit(at, stop);
+        open = stop;
+        break;
+      case Behavior::merged_with_previous:  // a gap takes the match behind it along
+        emit(gap, stop);
+        open = stop;
+        break;
+      case Behavior::merged_with_next:  // a match waits for the gap behind it
+        emit(open, at);
+        open = at;
+        break;
+    }
     at = gap = stop;
   }
-  if (gap < end) split(stages, stage + 1, table, classes, gap, end, piece);
+  emit(open, end);
 }
 
 }  // namespace tokseam

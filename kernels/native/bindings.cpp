@@ -76,9 +76,41 @@ std::pair<std::size_t, std::size_t> shared_ends(nb::str a, nb::str b) {
   return {ends.prefix, ends.suffix};
 }
 
+void set_bit(std::vector<bool>& bits, std::uint32_t at) {
+  if (at >= bits.size()) bits.resize(at + 1);
+  bits[at] = true;
+}
+
+template <class T>
+std::vector<T> vector_of(const nb::dict& tables, const char* name) {
+  return to_vector(nb::cast<Input<T>>(tables[name]));
+}
+
+tokseam::Characters::Tables character_tables(const nb::dict& tables) {
+  const auto u32 = [&](const char* name) { return vector_of<std::uint32_t>(tables, name); };
+  const auto prefix = nb::cast<int>(tables["prefix"]);
+  if (prefix < 0 || prefix > 3) throw nb::value_error("no such prefix rule");
+  tokseam::Characters::Tables native{nb::cast<std::uint32_t>(tables["replaced"]),
+                                     nb::cast<std::uint32_t>(tables["replacement"]),
+                                     nb::cast<std::uint32_t>(tables["marker"]),
+                                     static_cast<tokseam::Characters::Prefix>(prefix),
+                                     nb::cast<bool>(tables["split_at_marker"]),
+                                     vector_of<std::uint64_t>(tables, "joined"),
+                                     u32("never_after"),
+                                     u32("never_before"),
+                                     u32("characters"),
+                                     u32("character_ids"),
+                                     {}};
+  const auto byte_tokens = u32("byte_tokens");
+  if (byte_tokens.size() != 256 || native.characters.size() != native.character_ids.size())
+    throw nb::value_error("character tables of the wrong size");
+  std::copy(byte_tokens.begin(), byte_tokens.end(), native.byte_tokens.begin());
+  return native;
+}
+
 std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto input = [&](const char* name, auto zero) { return nb::cast<Input<decltype(zero)>>(tables[name]); };
-  const auto u32 = [&](const char* name) { return to_vector(input(name, std::uint32_t{})); };
+  const auto u32 = [&](const char* name) { return vector_of<std::uint32_t>(tables, name); };
   const auto classes = input("class_of", std::uint8_t{});
   const auto pairs = input("pairs", std::uint8_t{});
   const auto suspect = input("suspect", std::uint8_t{});
@@ -86,9 +118,11 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
     throw nb::value_error("class tables of the wrong size");
   std::vector<tokseam::Automaton> stages;
   for (nb::handle stage : tables["stages"]) {
-    const auto table = nb::cast<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>>(stage);
-    if (table.shape(1) != suspect.size() + 1) throw nb::value_error("an automaton of the wrong size");
-    stages.emplace_back(table.data(), table.shape(0), suspect.size());
+    const auto [table, behavior] =
+        nb::cast<std::pair<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>, int>>(stage);
+    if (table.shape(1) != suspect.size() + 1 || behavior < 0 || behavior > 2)
+      throw nb::value_error("an automaton of the wrong size");
+    stages.emplace_back(table.data(), table.shape(0), suspect.size(), static_cast<tokseam::Behavior>(behavior));
   }
   std::optional<tokseam::Normalization> normalization;
   if (tables.contains("decomposed"))
@@ -97,10 +131,15 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
         u32("composed_first"), u32("composed_second"), u32("composite")});
   std::vector<tokseam::AddedLiteral> added;
   for (nb::handle entry : tables["added_tokens"]) {
-    const auto [content, id, special, normalized] =
-        nb::cast<std::tuple<std::string, std::uint32_t, bool, bool>>(entry);
-    added.push_back({content, id, special, normalized});
+    const auto [content, id, special, normalized, lstrip, rstrip, single_word] =
+        nb::cast<std::tuple<std::string, std::uint32_t, bool, bool, bool, bool, bool>>(entry);
+    added.push_back({content, {id, special, lstrip, rstrip, single_word}, normalized});
   }
+  tokseam::Surroundings surroundings;
+  for (const std::uint32_t point : u32("space_characters")) set_bit(surroundings.space, point);
+  for (const std::uint32_t point : u32("word_characters")) set_bit(surroundings.word, point);
+  std::optional<tokseam::Characters> characters;
+  if (tables.contains("characters")) characters.emplace(character_tables(nb::cast<nb::dict>(tables["characters"])));
   const auto byte_ids = u32("byte_ids");
   if (byte_ids.size() != 256) throw nb::value_error("byte_ids of the wrong size");
   const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);
@@ -108,7 +147,9 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
       tokseam::Classes(suspect.size(), classes.data(), pairs.data(), suspect.data()),
       std::move(stages),
       std::move(normalization),
+      std::move(characters),
       std::move(added),
+      std::move(surroundings),
       std::string(bytes.c_str(), bytes.size()),
       u32("vocabulary_ends"),
       u32("vocabulary_ids"),
@@ -120,14 +161,14 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   return std::make_unique<Encoder>(std::move(native));
 }
 
-Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special) {
+Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued) {
   const Utf8 utf8(text);
   std::vector<std::uint32_t> ids;
   {
     nb::gil_scoped_release release;
     std::vector<std::size_t> marks;
     ids.reserve(utf8.view().size() / 4);
-    encoder.encode(utf8.view(), split_special, {}, ids, marks);
+    encoder.encode(utf8.view(), {split_special, continued}, {}, ids, marks);
   }
   return to_numpy(std::move(ids));
 }
@@ -233,7 +274,9 @@ NB_MODULE(_native, m) {
 
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::new_(&make_encoder), nb::arg("tables"))
-      .def("encode", &encode, nb::arg("text"), nb::arg("split_special") = false, "The ids of a text: uint32.")
+      .def("encode", &encode, nb::arg("text"), nb::arg("split_special") = false,
+           nb::arg("continued") = false,
+           "The ids of a text: uint32. `continued`: it goes on from a cut, so nothing is put in front.")
       .def("spans", &spans, nb::arg("text"),
            "Ids, their untrimmed (n, 2) spans in code points, and whether the spans are known.")
       .def("pieces", &pieces, nb::arg("text"),

@@ -66,9 +66,10 @@ class CheckedEngine {
 
   // Encodes text that stands `chars_before` code points into the session's text. Throws OverlapMismatch for a bad mark.
   Encoded encode(std::string_view text, std::span<const std::size_t> cuts, std::size_t chars_before) const {
+    const EncodeMode mode{split_special_, chars_before > 0};
     Encoded encoded;
     encoded.chars = utf8::count_code_points(text);
-    if (!text.empty()) engine_->encode(text, split_special_, cuts, encoded.ids, encoded.marks);
+    if (!text.empty()) engine_->encode(text, mode, cuts, encoded.ids, encoded.marks);
     check_marks(text, chars_before, cuts, encoded.ids.size(), encoded.marks);
     return encoded;
   }

@@ -16,7 +16,9 @@
 
 #include "added_tokens.hpp"
 #include "automaton.hpp"
+#include "characters.hpp"
 #include "chunk_engine.hpp"
+#include "code_points.hpp"
 #include "classes.hpp"
 #include "merges.hpp"
 #include "normalization.hpp"
@@ -26,9 +28,8 @@
 namespace tokseam {
 
 struct AddedLiteral {
-  std::string content;  // as it is looked for: brought to NFC where it is looked for in normalized text
-  std::uint32_t id;
-  bool special;
+  std::string content;  // as it is looked for: normalized where it is looked for in normalized text
+  AddedTokens::Token token;
   bool normalized;
 };
 
@@ -37,7 +38,9 @@ struct EncoderTables {
   Classes classes;
   std::vector<Automaton> stages;
   std::optional<Normalization> normalization;
+  std::optional<Characters> characters;  // in place of stages and bytes: BPE over the characters of whole segments
   std::vector<AddedLiteral> added_tokens;
+  Surroundings surroundings;
   std::string vocabulary_bytes;               // all entries, one behind the other
   std::vector<std::uint32_t> vocabulary_ends;  // where each ends in vocabulary_bytes
   std::vector<std::uint32_t> vocabulary_ids;
@@ -50,19 +53,25 @@ class Encoder {
  public:
   // A stretch of text without an added token that is matched before normalization, normalized where need be.
   struct Segment {
-    std::string_view text;   // normalized
-    std::size_t raw_begin;   // bytes: where it begins in the text that was handed in
-    bool changed;            // normalization changed it, so byte positions in it are not those of the raw text
+    std::string_view text;  // normalized
+    std::size_t raw_begin;  // bytes: where it begins in the text that was handed in
+    // Normalization changed it, so byte positions in it are not those of the raw text ...
+    bool changed = false;
+    // ... or it is Characters' (literals that were cut out raw are not): one character for one, behind the prefix.
+    bool characters = false;
+    bool prefixed = false;
   };
 
   explicit Encoder(EncoderTables tables)
       : classes_(std::move(tables.classes)),
         stages_(std::move(tables.stages)),
         normalization_(std::move(tables.normalization)),
+        characters_(std::move(tables.characters)),
         vocabulary_bytes_(std::move(tables.vocabulary_bytes)),
         whole_(tables.vocabulary_ids.size()),
         merges_(tables.merges.size() / 4),
-        byte_ids_(tables.byte_ids) {
+        byte_ids_(tables.byte_ids),
+        surroundings_(std::move(tables.surroundings)) {
     for (std::size_t i = 0; i + 3 < tables.merges.size(); i += 4)
       merges_.insert(tables.merges[i], tables.merges[i + 1], {tables.merges[i + 2], tables.merges[i + 3]});
     std::vector<std::uint32_t> symbols;
@@ -73,17 +82,17 @@ class Encoder {
       const std::uint32_t id = tables.vocabulary_ids[i];
       begin = end;
       if (id >= lengths_.size()) lengths_.resize(id + 1, 0);
-      lengths_[id] = static_cast<std::uint32_t>(entry.size());
+      lengths_[id] = static_cast<std::uint32_t>(characters_ ? utf8::count_code_points(entry) : entry.size());
       // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
       if (!tables.whole_pieces_first) {
-        merge_bytes(entry, symbols);
+        merged(entry, symbols);
         if (symbols.size() != 1 || symbols[0] != id) continue;
       }
       whole_.insert(entry, id);
     }
     std::vector<std::pair<std::string_view, AddedTokens::Token>> raw, normalized;
     for (const AddedLiteral& token : tables.added_tokens)
-      (token.normalized ? normalized : raw).push_back({token.content, {token.id, token.special}});
+      (token.normalized ? normalized : raw).push_back({token.content, token.token});
     raw_tokens_.build(raw);
     normalized_tokens_.build(normalized);
   }
@@ -94,10 +103,14 @@ class Encoder {
   const Classes& classes() const { return classes_; }
 
   // What sessions use; chunk_engine.hpp says what each must do.
-  std::size_t next_cut(std::string_view text, std::size_t from) const { return classes_.next_cut(text, from); }
-  std::size_t last_cut(std::string_view text, std::size_t upto) const { return classes_.last_cut(text, upto); }
+  std::size_t next_cut(std::string_view text, std::size_t from) const {
+    return characters_ ? characters_->next_cut(text, from) : classes_.next_cut(text, from);
+  }
+  std::size_t last_cut(std::string_view text, std::size_t upto) const {
+    return characters_ ? characters_->last_cut(text, upto) : classes_.last_cut(text, upto);
+  }
 
-  void encode(std::string_view text, bool split_special, std::span<const std::size_t> cuts,
+  void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     struct Sink {
       const Encoder& encoder;
@@ -107,11 +120,12 @@ class Encoder {
         encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
       }
       void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
+      void boundary(const Segment&, std::size_t) {}
       std::size_t mark() const { return ids.size(); }
     };
     const std::size_t before = ids.size();
     Sink sink{*this, ids, {}};
-    walk(text, split_special, cuts, marks, sink);
+    walk(text, mode, cuts, marks, sink);
     for (std::size_t& mark : marks)
       if (mark != kNoMark) mark -= before;
   }
@@ -126,6 +140,7 @@ class Encoder {
       std::vector<std::uint32_t>& ids;
       std::vector<std::int64_t>& spans;
       std::vector<std::uint32_t> symbols;
+      CharacterIndex characters;
       bool known = true;
       std::size_t at = 0;        // bytes of `text` counted so far ...
       std::int64_t points = 0;   // ... and the code points that start in them
@@ -145,6 +160,22 @@ class Encoder {
         const std::size_t from = ids.size();
         encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
         if (!known) return;
+        if (segment.characters) {
+          std::size_t at_character = characters.index(segment, begin);
+          std::size_t rest = 0;  // bytes still to come of a character that is spelled in bytes
+          for (std::size_t i = from; i < ids.size(); ++i) {
+            const std::size_t byte = encoder.characters_->byte_of(ids[i]);
+            if (byte == kNone) {
+              character_span(segment, at_character, encoder.lengths_[ids[i]]);
+              at_character += encoder.lengths_[ids[i]];
+              continue;
+            }
+            if (rest == 0) rest = utf8_width(static_cast<char>(byte));
+            character_span(segment, at_character, 1);
+            if (--rest == 0) ++at_character;
+          }
+          return;
+        }
         std::size_t here = segment.raw_begin + begin;
         for (std::size_t i = from; i < ids.size(); ++i) {
           span(here, here + encoder.lengths_[ids[i]]);
@@ -155,13 +186,29 @@ class Encoder {
       void literal(const Segment& segment, std::size_t begin, std::size_t end, std::uint32_t id) {
         known = known && !segment.changed;
         ids.push_back(id);
-        if (known) span(segment.raw_begin + begin, segment.raw_begin + end);
+        if (!known) return;
+        if (segment.characters) {
+          const std::size_t first = characters.index(segment, begin);
+          character_span(segment, first, characters.index(segment, end) - first);
+        } else {
+          span(segment.raw_begin + begin, segment.raw_begin + end);
+        }
       }
+      // `count` characters of a normalized segment. The prefix shares the span of the character it stands before.
+      void character_span(const Segment& segment, std::size_t first, std::size_t count) {
+        const std::int64_t base = count_to(segment.raw_begin);
+        const auto raw = [&](std::size_t index) {
+          return base + static_cast<std::int64_t>(segment.prefixed && index > 0 ? index - 1 : index);
+        };
+        spans.push_back(raw(first));
+        spans.push_back(raw(first + count - 1) + 1);
+      }
+      void boundary(const Segment&, std::size_t) {}
       std::size_t mark() const { return 0; }
     };
-    Sink sink{*this, text, ids, spans, {}};
+    Sink sink{*this, text, ids, spans, {}, {}};
     std::vector<std::size_t> marks;
-    walk(text, false, {}, marks, sink);
+    walk(text, {}, {}, marks, sink);
     return sink.known;
   }
 
@@ -173,6 +220,7 @@ class Encoder {
       std::string_view text;
       std::vector<std::int64_t>& starts;
       std::vector<std::uint32_t> symbols, ids;
+      CharacterIndex characters;
       bool known = true;
       std::size_t at = 0;
       std::int64_t points = 0;
@@ -181,6 +229,7 @@ class Encoder {
         starts.push_back(points);
       }
       void piece(const Segment& segment, std::size_t begin, std::size_t end) {
+        if (segment.characters) return;  // a part; boundary() tells where pieces begin
         known = known && !segment.changed;
         ids.clear();
         encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
@@ -188,25 +237,49 @@ class Encoder {
       }
       void literal(const Segment& segment, std::size_t begin, std::size_t, std::uint32_t) {
         known = known && !segment.changed;
-        if (known) start(segment.raw_begin + begin);
+        if (!known) return;
+        if (segment.characters)
+          boundary(segment, begin);
+        else
+          start(segment.raw_begin + begin);
+      }
+      void boundary(const Segment& segment, std::size_t begin) {
+        start(segment.raw_begin);
+        const std::size_t index = characters.index(segment, begin);
+        starts.back() += static_cast<std::int64_t>(segment.prefixed && index > 0 ? index - 1 : index);
       }
       std::size_t mark() const { return 0; }
     };
-    Sink sink{*this, text, starts, {}, {}};
+    Sink sink{*this, text, starts, {}, {}, {}};
     std::vector<std::size_t> marks;
-    walk(text, false, {}, marks, sink);
+    walk(text, {}, {}, marks, sink);
     return sink.known;
   }
 
  private:
+  // Counts the characters of a normalized segment up to places that never go back within it.
+  struct CharacterIndex {
+    std::size_t raw_begin = kNone, byte = 0, count = 0;  // of which segment; so many characters in so many bytes
+    std::size_t index(const Segment& of, std::size_t to) {
+      if (of.raw_begin != raw_begin || to < byte) raw_begin = of.raw_begin, byte = count = 0;
+      count += utf8::count_code_points(of.text.substr(byte, to - byte));
+      byte = to;
+      return count;
+    }
+  };
+
   // Up to this size a thread keeps its class buffer from call to call: sessions' windows and most messages fit.
   static constexpr std::size_t kKeptBufferBytes = std::size_t{1} << 18;
 
-  void merge_bytes(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
-    symbols.clear();
-    for (const char byte : piece) {
-      const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-      if (id != kNoId) symbols.push_back(id);
+  void merged(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
+    if (characters_) {
+      characters_->symbols(piece, symbols);
+    } else {
+      symbols.clear();
+      for (const char byte : piece) {
+        const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+        if (id != kNoId) symbols.push_back(id);
+      }
     }
     merges_.apply(symbols);
   }
@@ -217,32 +290,12 @@ class Encoder {
       ids.push_back(id);
       return;
     }
-    merge_bytes(piece, symbols);
+    merged(piece, symbols);
     ids.insert(ids.end(), symbols.begin(), symbols.end());
   }
 
-  // Cut out the literals of `tokens` from `text`: gap(begin, end) for what lies between, literal(begin, end, id) for
-  // each.
-  template <class Gap, class Literal>
-  static void cut_out(const AddedTokens& tokens, std::string_view text, bool split_special, Gap&& gap,
-                      Literal&& literal) {
-    std::size_t begin = 0;
-    if (!tokens.empty()) {
-      for (std::size_t from = 0;;) {
-        const AddedTokens::Found found = tokens.find(text, from);
-        if (found.begin == kNone) break;
-        from = found.end;
-        if (split_special && found.token.special) continue;  // as the reference: seen, but left in the text
-        if (begin < found.begin) gap(begin, found.begin);
-        literal(found.begin, found.end, found.token.id);
-        begin = found.end;
-      }
-    }
-    if (begin < text.size()) gap(begin, text.size());
-  }
-
   template <class Sink>
-  void walk(std::string_view text, bool split_special, std::span<const std::size_t> cuts,
+  void walk(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
             std::vector<std::size_t>& marks, Sink& sink) const {
     marks.assign(cuts.size(), kNoMark);
     std::size_t cut = 0;  // cuts before this one are behind us
@@ -252,27 +305,28 @@ class Encoder {
       local.clear();
       for (std::size_t i = cut; i < cuts.size() && cuts[i] < end; ++i) local.push_back(cuts[i] - begin);
     };
-    cut_out(
-        raw_tokens_, text, split_special,
+    raw_tokens_.cut_out(
+        text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
           take_cuts(begin, end);
-          walk_segment(text.substr(begin, end - begin), begin, split_special, local, marks.data() + cut, sink);
+          walk_segment(text.substr(begin, end - begin), begin, mode, local, marks.data() + cut, sink);
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
           take_cuts(begin, end);
           if (!local.empty() && local[0] == 0) marks[cut] = sink.mark();
-          sink.literal(Segment{text.substr(begin, end - begin), begin, false}, 0, end - begin, id);
+          sink.literal(Segment{text.substr(begin, end - begin), begin}, 0, end - begin, id);
         });
   }
 
   template <class Sink>
-  void walk_segment(std::string_view raw, std::size_t raw_begin, bool split_special, std::vector<std::size_t>& cuts,
+  void walk_segment(std::string_view raw, std::size_t raw_begin, EncodeMode mode, std::vector<std::size_t>& cuts,
                     std::size_t* marks, Sink& sink) const {
+    if (characters_) return walk_characters(raw, raw_begin, mode, cuts, marks, sink);
     thread_local std::vector<std::uint8_t> kept_buffer;
     std::vector<std::uint8_t> large_buffer;
     std::vector<std::uint8_t>& buffer = raw.size() <= kKeptBufferBytes ? kept_buffer : large_buffer;
     if (buffer.size() < raw.size()) buffer.resize(raw.size());
-    Segment segment{raw, raw_begin, false};
+    Segment segment{raw, raw_begin};
     std::string normalized;
     if (classes_.fill(raw, buffer.data()) && normalization_) {
       normalized = normalization_->apply(raw, buffer.data(), classes_, cuts);
@@ -281,35 +335,70 @@ class Encoder {
       if (buffer.size() < normalized.size()) buffer.resize(normalized.size());
       classes_.fill(normalized, buffer.data());
     }
-    std::size_t cut = 0;
-    const auto pass = [&](std::size_t begin) {  // a piece begins here: is this a cut?
-      while (cut < cuts.size() && cuts[cut] < begin) ++cut;
-      if (cut < cuts.size() && cuts[cut] == begin) marks[cut++] = sink.mark();
-    };
-    cut_out(
-        normalized_tokens_, segment.text, split_special,
+    CutMarks pass{cuts, marks};
+    normalized_tokens_.cut_out(
+        segment.text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
           split(stages_, 0, classes_, buffer.data(), begin, end, [&](std::size_t piece_begin, std::size_t piece_end) {
-            pass(piece_begin);
+            pass(piece_begin, sink);
             sink.piece(segment, piece_begin, piece_end);
           });
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
-          pass(begin);
+          pass(begin, sink);
           sink.literal(segment, begin, end, id);
         });
   }
 
+  template <class Sink>
+  void walk_characters(std::string_view raw, std::size_t raw_begin, EncodeMode mode, std::vector<std::size_t>& cuts,
+                       std::size_t* marks, Sink& sink) const {
+    Segment segment{raw, raw_begin, false, true};
+    const bool at_start = raw_begin == 0;
+    const std::string normalized =
+        characters_->normalized(raw, at_start, at_start && mode.continued, cuts, segment.prefixed);
+    segment.text = normalized;
+    CutMarks pass{cuts, marks};
+    normalized_tokens_.cut_out(
+        segment.text, mode.split_special, surroundings_,
+        [&](std::size_t begin, std::size_t end) {
+          characters_->split(
+              segment.text, begin, end, [&](std::size_t at) { sink.boundary(segment, at); },
+              [&](std::size_t part_begin, std::size_t part_end) {
+                pass(part_begin, sink);
+                sink.piece(segment, part_begin, part_end);
+              });
+        },
+        [&](std::size_t begin, std::size_t end, std::uint32_t id) {
+          pass(begin, sink);
+          sink.literal(segment, begin, end, id);
+        });
+  }
+
+  // Notes how many ids stand before each cut, as pieces begin one after the other.
+  struct CutMarks {
+    const std::vector<std::size_t>& cuts;
+    std::size_t* marks;
+    std::size_t next = 0;
+    template <class Sink>
+    void operator()(std::size_t begin, const Sink& sink) {
+      while (next < cuts.size() && cuts[next] < begin) ++next;
+      if (next < cuts.size() && cuts[next] == begin) marks[next++] = sink.mark();
+    }
+  };
+
   Classes classes_;
   std::vector<Automaton> stages_;
   std::optional<Normalization> normalization_;
+  std::optional<Characters> characters_;
   std::string vocabulary_bytes_;  // whole_ points into it
   Vocabulary whole_;
   Merges merges_;
   std::array<std::uint32_t, 256> byte_ids_;
-  std::vector<std::uint32_t> lengths_;  // bytes of each id
+  std::vector<std::uint32_t> lengths_;  // bytes of each id; with characters_, code points
   AddedTokens raw_tokens_;              // looked for before normalization
   AddedTokens normalized_tokens_;       // looked for after it
+  Surroundings surroundings_;
 };
 
 }  // namespace tokseam

@@ -199,8 +199,10 @@ class Session {
   void validate() const {
     tree_.validate();
     const Chunk* previous = nullptr;
+    std::size_t chars_before = 0;
     tree_.visit<&Sums::chunks>(0, chunk_count(), [&](const Chunk& chunk, std::size_t, std::size_t) {
-      const Encoded encoded = engine_.encode(chunk.text(), {}, 0);
+      const Encoded encoded = engine_.encode(chunk.text(), {}, chars_before);
+      chars_before += encoded.chars;
       if (!std::ranges::equal(encoded.ids, chunk.ids())) throw std::logic_error("session: ids that are not the text's");
       if (previous != nullptr) {
         const std::size_t seam = previous->text().size();

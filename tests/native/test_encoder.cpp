@@ -58,7 +58,9 @@ Encoder make_encoder() {
   return Encoder(EncoderTables{make_classes(),
                                {make_stage()},
                                std::nullopt,
-                               {{"<s>", 300, true, false}, {"<s>9", 301, false, false}},
+                               std::nullopt,
+                               {{"<s>", {.id = 300, .special = true}, false}, {"<s>9", {.id = 301}, false}},
+                               {},
                                bytes,
                                ends,
                                ids,
@@ -70,7 +72,7 @@ Encoder make_encoder() {
 std::vector<std::uint32_t> encode(const Encoder& encoder, std::string_view text, bool split = false) {
   std::vector<std::uint32_t> ids;
   std::vector<std::size_t> marks;
-  encoder.encode(text, split, {}, ids, marks);
+  encoder.encode(text, {.split_special = split}, {}, ids, marks);
   return ids;
 }
 
@@ -120,7 +122,7 @@ void test_cuts() {
       cuts.push_back(at);
     }
     std::vector<std::uint32_t> ids;
-    encoder.encode(text, false, cuts, ids, marks);
+    encoder.encode(text, {}, cuts, ids, marks);
     for (std::size_t k = 0; k < cuts.size(); ++k) {
       CHECK(marks[k] != kNoMark, "");
       CHECK(encode(encoder, text.substr(0, cuts[k])).size() == marks[k], "");

@@ -149,7 +149,7 @@ void seeded_sessions() {
   const std::vector<std::size_t> cuts = session.plan_cuts(text);
   Ids ids;
   std::vector<std::size_t> marks;
-  engine.encode(text, false, cuts, ids, marks);
+  engine.encode(text, {}, cuts, ids, marks);
   const std::size_t calls = engine.calls;
   const Splice splice = session.seed(text, cuts, ids, marks);
   CHECK(engine.calls == calls && session.last().chars_encoded == 0, "a seed encodes nothing");

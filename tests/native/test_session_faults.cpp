@@ -30,9 +30,9 @@ struct FalseCuts : ToyEngine {
 
 // Looks further than it says: a 'z' anywhere in the text changes the ids of every 'a'. The pieces stay as they are.
 struct FarSighted : ToyEngine {
-  void encode(std::string_view text, bool split_special, std::span<const std::size_t> cuts, Ids& ids,
+  void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts, Ids& ids,
               std::vector<std::size_t>& marks) const {
-    ToyEngine::encode(text, split_special, cuts, ids, marks);
+    ToyEngine::encode(text, mode, cuts, ids, marks);
     if (text.find('z') == std::string_view::npos) return;
     for (std::uint32_t& id : ids)
       if (id == 'a') id = 5000;
@@ -44,9 +44,9 @@ struct Failing : ToyEngine {
   std::size_t good_calls = 0;  // how many calls succeed from here on
   enum class How { memory, marks } how = How::memory;
 
-  void encode(std::string_view text, bool split_special, std::span<const std::size_t> cuts, Ids& ids,
+  void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts, Ids& ids,
               std::vector<std::size_t>& marks) const {
-    ToyEngine::encode(text, split_special, cuts, ids, marks);
+    ToyEngine::encode(text, mode, cuts, ids, marks);
     if (calls <= good_calls) return;
     if (how == How::memory) throw std::bad_alloc();
     marks.push_back(0);

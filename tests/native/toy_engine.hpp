@@ -5,7 +5,7 @@
 // with L letters, D digits, O all others, ␠ the space. How digits fall into threes and which space goes where depends on
 // what stands left or right. Inside a piece it merges by rank. A position is synchronizing where a letter meets a space:
 // the letters end there whatever follows, and the space begins a piece whatever stands before. Long stretches without
-// spaces have no such position, and "12 34" has none at all.
+// spaces have no such position, and "12 34" has none at all. A text that does not go on from a cut gets an id in front.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@ class ToyEngine {
  public:
   static constexpr std::string_view kSpecial = "<|x|>";
   static constexpr std::uint32_t kSpecialId = 1000;
+  static constexpr std::uint32_t kPrefixId = 1001;
 
   ToyEngine() {
     const std::vector<std::pair<std::string, std::string>> merges = {
@@ -61,13 +62,14 @@ class ToyEngine {
     return kNoCut;
   }
 
-  void encode(std::string_view text, bool split_special, std::span<const std::size_t> cuts,
+  void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     bytes_encoded.fetch_add(text.size(), std::memory_order_relaxed);
     calls.fetch_add(1, std::memory_order_relaxed);
     const std::size_t base = ids.size();
+    if (!mode.continued && !text.empty()) ids.push_back(kPrefixId);
     std::size_t next = 0;  // index of the first cut without a mark
-    std::size_t special = split_special ? text.size() : find_special(text, 0);  // the first one not left of `at`
+    std::size_t special = mode.split_special ? text.size() : find_special(text, 0);  // the first one not left of `at`
     for (std::size_t at = 0; at < text.size();) {
       if (special < at) special = find_special(text, at);
       for (; next < cuts.size() && cuts[next] <= at; ++next)
@@ -88,7 +90,7 @@ class ToyEngine {
   std::vector<std::uint32_t> encode_all(std::string_view text, bool split_special = false) const {
     std::vector<std::uint32_t> ids;
     std::vector<std::size_t> marks;
-    encode(text, split_special, {}, ids, marks);
+    encode(text, {.split_special = split_special}, {}, ids, marks);
     return ids;
   }
 

@@ -39,9 +39,9 @@ def byte_level(**flags: bool) -> dict[str, Any]:
             },
             "padding",
         ),
-        ({"normalizer": {"type": "NFKC"}}, "NFKC"),
+        ({"normalizer": {"type": "NFKD"}}, "NFKD"),
         ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}}, "Lowercase"),
-        ({"pre_tokenizer": None}, "does not end with ByteLevel"),
+        ({"pre_tokenizer": None}, "byte_fallback"),
         ({"pre_tokenizer": byte_level(add_prefix_space=True)}, "adds a space"),
         ({"pre_tokenizer": BYTES_ONLY}, "one single piece"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [byte_level(), WORDS]}}, "ByteLevel"),
@@ -53,9 +53,7 @@ def byte_level(**flags: bool) -> dict[str, Any]:
         ),
         ({"model": {"continuing_subword_prefix": "#"}}, "continuing_subword_prefix"),
         ({"model": {"end_of_word_suffix": "_"}}, "end_of_word_suffix"),
-        ({"added_tokens": [added("<s>", 256, rstrip=True)]}, "rstrip"),
-        ({"added_tokens": [added("<s>", 256, lstrip=True)]}, "lstrip"),
-        ({"added_tokens": [added("<s>", 256, single_word=True)]}, "single_word"),
+        ({"added_tokens": [added("<s>", 256, rstrip=True), added(" </s>", 257)]}, "takes along white space"),
         (
             {
                 "post_processor": {
@@ -96,7 +94,12 @@ def test_dropout_is_refused() -> None:
     "change",
     [
         {"normalizer": {"type": "NFC"}},
+        {"normalizer": {"type": "NFKC"}},
         {"normalizer": {"type": "Sequence", "normalizers": []}},
+        {"added_tokens": [added("<s>", 256, rstrip=True)]},
+        {"added_tokens": [added("<s>", 256, lstrip=True)]},
+        {"added_tokens": [added("ab", 256, single_word=True), added("b", 257, single_word=True, lstrip=True)]},
+        {"added_tokens": [added("x", 256, lstrip=True, rstrip=True, normalized=True), added("<s>", 257, rstrip=True)]},
         {"pre_tokenizer": byte_level()},
         {
             "pre_tokenizer": {
@@ -124,6 +127,20 @@ def test_dropout_is_refused() -> None:
                 added("e\u0301", 258, normalized=True),
             ]
         },
+        *(
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(pattern, behavior), BYTES_ONLY]}}
+            for pattern in (r"[ab]", r" ", r"\d|a", r"\s+(?!\S)")
+            for behavior in ("MergedWithPrevious", "MergedWithNext", "Contiguous")
+        ),
+        *(
+            {
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [{"type": "Punctuation", "behavior": behavior}, WORDS, BYTES_ONLY],
+                }
+            }
+            for behavior in ("Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext")
+        ),
         {"post_processor": byte_level(add_prefix_space=True)},
         {"post_processor": byte_level(add_prefix_space=False)},
     ],
@@ -131,11 +148,29 @@ def test_dropout_is_refused() -> None:
 def test_what_is_understood_runs_natively(change: dict[str, Any]) -> None:
     described = description([WORDS], merges=[(" ", " "), ("a", "b"), (" ", "x")]) | change
     ours, reference = native(described)
-    for text in (TEXT, "", " ", "  ab", " x  ", "<s><s>x", "12\u0661 3\u00bd", "a\u0301e\u0301 <s>"):
+    for text in (
+        TEXT,
+        "",
+        " ",
+        "  ab",
+        " x  ",
+        "<s><s>x",
+        "12\u0661 3\u00bd",
+        "a\u0301e\u0301 <s>",
+        " ab b a x <s>  .",
+        "!?a!!",
+    ):
         encoding = reference.encode(text, add_special_tokens=False)
         assert ours.encode(text).tolist() == encoding.ids, text
         assert ours.offsets(text).tolist() == [list(span) for span in encoding.offsets], text
         assert ours.pieces(text).tolist() == engine.Tokenizer(ours._reference, None, "").pieces(text).tolist(), text
+        for cut in ours.cuts(text).tolist():
+            apart = reference.encode(text[:cut], add_special_tokens=False).ids
+            assert apart + reference.encode(text[cut:], add_special_tokens=False).ids == encoding.ids, (text, cut)
+        session = ours.session()
+        for char in text:
+            session.append(char)
+        assert session.ids().tolist() == encoding.ids, text
 
 
 def test_a_string_pattern_is_a_literal() -> None:

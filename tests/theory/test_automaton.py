@@ -82,7 +82,7 @@ def random_pattern(rng: random.Random, depth: int = 2) -> str:
         return rng.choice(ATOMS) + quantifier
 
     def sequence(level: int) -> str:
-        tail = rng.choice(["", "", "", "", r"(?!\S)", "(?=a)", r"(?!\s)"])
+        tail = rng.choice(["", "", "", "", r"(?!\S)", "(?=a)", r"(?!\s)", "$", r"\z"])
         return "".join(part(level) for _ in range(rng.randint(1, 3))) + tail
 
     return "|".join(sequence(depth) for _ in range(rng.randint(1, 4)))

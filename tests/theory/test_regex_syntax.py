@@ -20,6 +20,7 @@ def test_case_insensitive_group() -> None:
 def test_lookahead_and_end() -> None:
     assert parse(r"\s+(?!\S)", "onig") == Sequence((Repeat(Atom(r"\s"), 1, None, "greedy"), Look(Atom(r"\S"), True)))
     assert parse(r"a$", "rust") == Sequence((Atom("a"), Look(None, False)))
+    assert parse(r"a$", "onig") == Sequence((Atom("a"), Look(Atom(r"[^\n]"), True)))  # also before a line feed
 
 
 def test_the_dialects_read_a_counted_plus_in_their_own_ways() -> None:
@@ -41,7 +42,6 @@ def test_the_dialects_read_a_counted_plus_in_their_own_ways() -> None:
         (r"\Aa", r"the escape \A"),
         (r"\R", r"the escape \R"),
         (r"^a", "a '^' that is not understood"),
-        (r"a$", "$, which in Oniguruma"),
         (r"a(?!bc)", "a lookahead over more than one character"),
         (r"(?x: a )", "the flag 'x'"),
         (r"(?i:ß)", "a class beyond ASCII letters under"),

@@ -40,7 +40,7 @@ def compiled(name: str) -> tuple[list[Automaton], Classes, np.ndarray]:
     classes = partition(atoms)
     stages = [build(program, classes.membership, classes.count) for program in programs]
     nothing = np.zeros((classes.count, classes.count), dtype=bool)
-    return stages, classes, synchronizing.synchronizing_pairs(stages, [], nothing)
+    return stages, classes, synchronizing.synchronizing_pairs(stages, ["Isolated"] * len(stages), [], nothing)
 
 
 def attempt(stage: Automaton, text: tuple[int, ...], start: int) -> tuple[int | None, int]:

@@ -1,0 +1,205 @@
+// BPE without a pre-tokenizer, over characters (SentencePiece-style: Llama 2, Gemma): a whole segment is one piece.
+//
+// What makes it fast and local is a corollary of how merges work: a merge that crosses the place between characters x
+// and y makes a token in which x and y stand side by side. So where no token that merges can make has them so, nothing
+// ever crosses (kernels/README.md, claim 8), and the piece may be encoded in parts, and cut.
+// Not here: the merging itself (merges.hpp), added tokens (added_tokens.hpp).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "classes.hpp"
+#include "utf8.hpp"
+#include "vocabulary.hpp"
+
+namespace tokseam {
+
+// A set of pairs of code points, as a flat hash table.
+class PairSet {
+ public:
+  explicit PairSet(const std::vector<std::uint64_t>& pairs) {
+    const std::size_t size = std::bit_ceil(pairs.size() * 2 + 16);
+    slots_.assign(size, kFree);
+    shift_ = 64 - std::countr_zero(size);
+    for (const std::uint64_t pair : pairs) {
+      std::size_t at = slot_of(pair);
+      while (slots_[at] != kFree && slots_[at] != pair) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = pair;
+    }
+  }
+
+  bool contains(std::uint32_t first, std::uint32_t second) const {
+    const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
+    for (std::size_t at = slot_of(pair);; at = (at + 1) & (slots_.size() - 1)) {
+      if (slots_[at] == pair) return true;
+      if (slots_[at] == kFree) return false;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair of code points
+  std::size_t slot_of(std::uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15U) >> shift_; }
+
+  std::vector<std::uint64_t> slots_;  // at most half full, so every probe ends
+  int shift_ = 0;
+};
+
+class Characters {
+ public:
+  // When a marker is put in front of a segment.
+  enum class Prefix : std::uint8_t {
+    never,
+    always,               // whatever it starts with
+    unless_there,         // unless it starts with the marker
+    first_unless_there,   // the same, and only at the start of the whole text
+  };
+
+  struct Tables {
+    std::uint32_t replaced, replacement;  // a character of the text that becomes another (the space, the marker)
+    std::uint32_t marker;                 // what `prefix` puts in front
+    Prefix prefix;
+    bool split_at_marker;                 // a piece begins at each marker, in place of one piece a segment
+    std::vector<std::uint64_t> joined;    // first << 32 | second: pairs that some token holds side by side
+    std::vector<std::uint32_t> never_after;   // no cut behind these: a literal may end, or begin what looks around
+    std::vector<std::uint32_t> never_before;  // no cut in front of these
+    std::vector<std::uint32_t> characters, character_ids;
+    std::array<std::uint32_t, 256> byte_tokens;  // ids of <0x00> to <0xFF>, kNoId where there is none
+  };
+
+  explicit Characters(const Tables& tables)
+      : replaced_(tables.replaced),
+        replacement_(tables.replacement),
+        marker_(tables.marker),
+        prefix_(tables.prefix),
+        split_at_marker_(tables.split_at_marker),
+        joined_(tables.joined),
+        never_after_(tables.never_after.begin(), tables.never_after.end()),
+        never_before_(tables.never_before.begin(), tables.never_before.end()),
+        byte_tokens_(tables.byte_tokens) {
+    for (std::size_t i = 0; i < tables.characters.size(); ++i)
+      character_ids_[tables.characters[i]] = tables.character_ids[i];
+    for (std::uint32_t byte = 0; byte < 256; ++byte)
+      if (byte_tokens_[byte] != kNoId) byte_of_[byte_tokens_[byte]] = byte;
+  }
+
+  std::size_t next_cut(std::string_view text, std::size_t from) const {
+    if (from == 0) from = 1;
+    while (from < text.size() && is_continuation(text[from])) ++from;
+    if (from >= text.size()) return kNone;
+    std::uint32_t before = normal(utf8_decode(text.data() + utf8_before(text, from)));
+    for (std::size_t at = from; at < text.size(); at += utf8_width(text[at])) {
+      const std::uint32_t here = normal(utf8_decode(text.data() + at));
+      if (cut(before, here)) return at;
+      before = here;
+    }
+    return kNone;
+  }
+
+  std::size_t last_cut(std::string_view text, std::size_t upto) const {
+    if (text.empty()) return kNone;
+    std::size_t at = upto < text.size() ? upto : text.size() - 1;
+    while (at > 0 && is_continuation(text[at])) --at;
+    std::uint32_t here = normal(utf8_decode(text.data() + at));
+    while (at > 0) {
+      const std::size_t previous = utf8_before(text, at);
+      const std::uint32_t before = normal(utf8_decode(text.data() + previous));
+      if (cut(before, here)) return at;
+      here = before;
+      at = previous;
+    }
+    return kNone;
+  }
+
+  // The segment as the model sees it. `at_text_start`: it begins the whole text; `continued`: it goes on from a cut, so
+  // nothing is put in front. `cuts` (byte positions) move along. Sets `prefixed` when a marker was put in front.
+  std::string normalized(std::string_view raw, bool at_text_start, bool continued, std::vector<std::size_t>& cuts,
+                         bool& prefixed) const {
+    std::string out;
+    out.reserve(raw.size() + raw.size() / 2);
+    const std::uint32_t first = normal(utf8_decode(raw.data()));
+    prefixed = !continued && (prefix_ == Prefix::always || (prefix_ == Prefix::unless_there && first != marker_) ||
+                              (prefix_ == Prefix::first_unless_there && at_text_start && first != marker_));
+    if (prefixed) utf8_append(out, marker_);
+    std::size_t cut = 0;
+    for (std::size_t at = 0; at < raw.size();) {
+      for (; cut < cuts.size() && cuts[cut] <= at; ++cut) cuts[cut] = out.size();
+      const std::size_t width = utf8_width(raw[at]);
+      const std::uint32_t point = utf8_decode(raw.data() + at);
+      if (point == replaced_)
+        utf8_append(out, replacement_);
+      else
+        out.append(raw.substr(at, width));
+      at += width;
+    }
+    return out;
+  }
+
+  // Split [begin, end) of a normalized segment: piece(begin) where a piece begins, part(begin, end) for each stretch that
+  // no merge leaves.
+  template <class Piece, class Part>
+  void split(std::string_view text, std::size_t begin, std::size_t end, Piece&& piece, Part&& part) const {
+    if (begin == end) return;
+    piece(begin);
+    std::size_t start = begin;
+    std::uint32_t before = utf8_decode(text.data() + begin);
+    for (std::size_t at = begin + utf8_width(text[begin]); at < end; at += utf8_width(text[at])) {
+      const std::uint32_t here = utf8_decode(text.data() + at);
+      const bool new_piece = split_at_marker_ && here == marker_;
+      if (new_piece || !joined_.contains(before, here)) {
+        part(start, at);
+        start = at;
+        if (new_piece) piece(at);
+      }
+      before = here;
+    }
+    part(start, end);
+  }
+
+  // What merging starts from: each character's id, or its bytes' where the vocabulary lacks it.
+  void symbols(std::string_view part, std::vector<std::uint32_t>& out) const {
+    out.clear();
+    for (std::size_t at = 0; at < part.size();) {
+      const std::size_t width = utf8_width(part[at]);
+      const auto entry = character_ids_.find(utf8_decode(part.data() + at));
+      if (entry != character_ids_.end()) {
+        out.push_back(entry->second);
+      } else {
+        for (std::size_t i = 0; i < width; ++i)
+          out.push_back(byte_tokens_[static_cast<unsigned char>(part[at + i])]);
+      }
+      at += width;
+    }
+  }
+
+  // The byte that an id stands for, or kNone: then it stands for whole characters.
+  std::size_t byte_of(std::uint32_t id) const {
+    const auto entry = byte_of_.find(id);
+    return entry == byte_of_.end() ? kNone : entry->second;
+  }
+
+ private:
+  std::uint32_t normal(std::uint32_t point) const { return point == replaced_ ? replacement_ : point; }
+
+  bool cut(std::uint32_t before, std::uint32_t here) const {
+    return !joined_.contains(before, here) && !never_after_.contains(before) && !never_before_.contains(here);
+  }
+
+  std::uint32_t replaced_, replacement_, marker_;
+  Prefix prefix_;
+  bool split_at_marker_;
+  PairSet joined_;
+  std::unordered_set<std::uint32_t> never_after_, never_before_;
+  std::unordered_map<std::uint32_t, std::uint32_t> character_ids_;
+  std::array<std::uint32_t, 256> byte_tokens_;
+  std::unordered_map<std::uint32_t, std::size_t> byte_of_;
+};
+
+}  // namespace tokseam
