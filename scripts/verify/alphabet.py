@@ -36,9 +36,10 @@ class Alphabet:
     """The members of every class, and where the runs of classes begin and end."""
 
     def __init__(self, classes: Classes | None) -> None:
-        class_of = np.zeros(0x110000, dtype=np.uint8) if classes is None else classes.class_of
+        # Without classes (a tokenizer over characters), those of the Unicode blocks' size stand in.
+        class_of = (np.arange(0x110000) >> 13).astype(np.uint8) if classes is None else classes.class_of
         self.class_of = class_of
-        self.count = 1 if classes is None else classes.count
+        self.count = int(class_of.max()) + 1 if classes is None else classes.count
         valid = np.ones(0x110000, dtype=bool)
         valid[_SURROGATES.start : _SURROGATES.stop] = False
         starts = np.flatnonzero(np.concatenate([[True], class_of[1:] != class_of[:-1]]))
@@ -59,7 +60,7 @@ class Alphabet:
         """Draw a member of a class: its first, its last, one beside a border, or any."""
         members = self._members[number]
         if not len(members):
-            return ""
+            return ""  # a class of surrogates alone
         kind = rng.random()
         if kind < 0.4:
             return chr(members[0])

@@ -4,8 +4,8 @@ What is counted, and only when it came out of a comparison with a fresh referenc
 - `ids`: one id of ours at its place in the reference's list;
 - `boundaries`: one start of a piece, likewise. What the engine took from its own reference is not counted;
 - `offsets`: one span of an id, likewise;
-- `cuts`: one synchronizing position at which the reference's own answers for the sides, joined, were compared with its
-  answer for the whole, ids and boundaries;
+- `cuts`: one synchronizing position at which the answers for the sides, joined, were compared with the reference's for
+  the whole: its own answers for the sides (ids and boundaries), and in a second check ours, made on threads;
 - `steps`: one change of a session, after which the ids that its patches add up to were compared as a whole (their
   number goes to `ids`).
 
@@ -18,6 +18,7 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -161,22 +162,31 @@ def check_cuts(subject: Subject, inputs: Sequence[tuple[str, Sequence[int]]], ta
 
 def check_chunks(subject: Subject, inputs: Sequence[tuple[str, Sequence[int]]], tally: Tally) -> Divergence | None:
     """Encode the chunks of each text on threads, join them, and compare with the reference's answer for the whole."""
-    if not subject.oracle.sides_stand_alone:
-        return None
-    answers = _answers(subject, [text for text, _ in inputs], True)
+    answers = _answers(subject, [text for text, _ in inputs], False)
+    tokenizer = subject.tokenizer
+
+    def encode(chunk: tuple[int, int], text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text[chunk[0] : chunk[1]], continued=chunk[0] > 0).tolist()
+        return ids
+
+    def starts_of(chunk: tuple[int, int], text: str) -> list[int]:
+        starts: list[int] = (chunk[0] + tokenizer.pieces(text[chunk[0] : chunk[1]])).tolist()
+        return starts
+
     with ThreadPoolExecutor(CHUNK_THREADS) as pool:
         for (text, cuts), answer in zip(inputs, answers, strict=True):
             bounds = _bounds([0, *cuts], text)
-            chunks = [text[a:b] for a, b in bounds]
             what = {"text": text, "cuts": list(cuts)}
-            ids = [id_ for part in pool.map(subject.tokenizer.encode, chunks) for id_ in part.tolist()]
+            ids = list(chain.from_iterable(pool.map(encode, bounds, repeat(text))))
             if ids != answer.ids:
                 return Divergence("chunks", "ids", what, *_around(ids, answer.ids))
             tally.add("ids", len(ids))
+            tally.add("cuts", len(cuts))
+            if answer.starts is None or not subject.oracle.sides_stand_alone:
+                continue
             subject.own.take()
-            parts = pool.map(subject.tokenizer.pieces, chunks) if answer.starts is not None else ()
-            starts = [begin + start for (begin, _), part in zip(bounds, parts, strict=False) for start in part.tolist()]
-            if answer.starts is not None and starts != answer.starts:
+            starts = list(chain.from_iterable(pool.map(starts_of, bounds, repeat(text))))
+            if starts != answer.starts:
                 return Divergence("chunks", "boundaries", what, *_around(starts, answer.starts))
             tally.add("boundaries", len(starts) - min(len(starts), subject.own.take()))
     return None

@@ -68,7 +68,7 @@ class HuggingFaceOracle:
 
     def answers(self, texts: Sequence[str], spans: bool = True) -> list[Answer]:
         found = self._bare.encode_batch(list(texts), add_special_tokens=False)
-        trimmed = found
+        trimmed: Sequence[Any] = found
         if self._trims:
             trimmed = self._whole.encode_batch(list(texts), add_special_tokens=False) if spans else [None] * len(texts)
         return [self._answer(bare, whole) for bare, whole in zip(found, trimmed, strict=True)]

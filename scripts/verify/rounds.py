@@ -137,7 +137,7 @@ class Rounds:
         return text if kind < 0.75 else mutated(rng, text, self.alphabet, self.parts)
 
     def _count_walks(self, texts: list[str], coverage: Coverage) -> None:
-        for text in texts:
+        for text in texts if coverage.walks else ():
             coverage.walk(self.alphabet.of(self.subject.oracle.normalized(text)))
 
     def _count_cuts(self, inputs: list[tuple[str, list[int]]], coverage: Coverage) -> None:

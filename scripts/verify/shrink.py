@@ -43,6 +43,7 @@ def find(subject: Subject, divergence: Divergence, what: dict[str, Any]) -> Dive
 def shrink(subject: Subject, divergence: Divergence, seconds: float = SHRINK_S) -> Divergence:
     """Return the divergence with the smallest input that was found within `seconds`."""
     deadline = time.monotonic() + seconds
+    divergence = _without_parts(subject, divergence)
     best = divergence
 
     def shows(what: dict[str, Any]) -> bool:
@@ -64,13 +65,23 @@ def shrink(subject: Subject, divergence: Divergence, seconds: float = SHRINK_S) 
     return best
 
 
+def _without_parts(subject: Subject, divergence: Divergence) -> Divergence:
+    """Return a difference of a full encode in place of one of chunks, where the text or one of its chunks shows it."""
+    if divergence.check != "chunks":
+        return divergence
+    text, cuts = divergence.input["text"], divergence.input["cuts"]
+    parts = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return check_texts(subject, [text, *parts], Tally()) or divergence
+
+
 Shows = Callable[[dict[str, Any]], bool]
 Now = Callable[[], dict[str, Any]]
 
 
 def _shrink_text(what: dict[str, Any], shows: Shows, now: Now) -> None:
-    _minimal(list(what["text"]), lambda items: shows({**what, "text": "".join(items)}))
-    _plainer(now, lambda text: shows({**what, "text": text}))
+    for _ in range(2):  # once characters are plainer, some more can often go
+        _minimal(list(now()["text"]), lambda items: shows({**what, "text": "".join(items)}))
+        _plainer(now, lambda text: shows({**what, "text": text}))
 
 
 def _shrink_parted(what: dict[str, Any], shows: Shows, now: Now) -> None:

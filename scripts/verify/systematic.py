@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, zip_longest
 
-import numpy as np
 from tokseam.kernels.compile.tables import Compiled
 
 from .alphabet import Alphabet
@@ -38,8 +37,8 @@ POSITIONS: tuple[tuple[str, str, str, bool], ...] = (
     ("between ideographs", "\u4e00", "\u4e8c", False),
 )
 
-#: Code points of a task where many share one text, and where each is a text.
-POINTS, SINGLE_POINTS = 16_384, 8_192
+#: Code points of a task.
+POINTS = 2_048
 #: Entries, strings, seams, transitions and literals of a task.
 ENTRIES, STRINGS, SEAMS, TRANSITIONS, LITERALS = 8_192, 6_000, 600, 4_000, 150
 #: Class strings are listed up to the length that has at most this many.
@@ -60,15 +59,17 @@ class Task:
 def tasks(subject: Subject, alphabet: Alphabet, seed: int) -> list[Task]:
     """List everything, the kinds in turn, so that a short campaign sees some of each."""
     kinds: list[Iterator[Task]] = [_literals(subject.literals, seed)]
-    if subject.compiled:
+    compiled = subject.compiled
+    if compiled and compiled.classes:
+        count = compiled.classes.count
         kinds += [
-            _seams(subject.compiled, alphabet, seed),
+            _seams(compiled, count, alphabet, seed),
             _borders(alphabet),
-            _short(subject.compiled, alphabet, seed),
-            _transitions(subject.compiled, alphabet, seed),
-            _entries(subject.compiled, seed),
-            _points(),
+            _short(count, alphabet, seed),
+            _transitions(compiled, alphabet, seed),
         ]
+    if compiled:
+        kinds += [_entries(compiled, seed), _points()]
     return [task for group in zip_longest(*kinds) for task in group if task is not None]
 
 
@@ -103,7 +104,7 @@ def _literals(literals: Sequence[str], seed: int) -> Iterator[Task]:
         yield Task("literals", make)
 
 
-def _seams(compiled: Compiled, alphabet: Alphabet, seed: int) -> Iterator[Task]:
+def _seams(compiled: Compiled, count: int, alphabet: Alphabet, seed: int) -> Iterator[Task]:
     """Every synchronizing pair, behind every state that its first class can lead to."""
     listed = seams(compiled)
     random.Random(f"{seed} seams").shuffle(listed)
@@ -112,7 +113,7 @@ def _seams(compiled: Compiled, alphabet: Alphabet, seed: int) -> Iterator[Task]:
         def make(begin: int = begin) -> Made:
             rng = random.Random(f"{seed} seams {begin}")
             made = [
-                _spell_seam(seam, compiled, alphabet, rng)
+                _spell_seam(seam, count, alphabet, rng)
                 for seam in listed[begin : begin + SEAMS]
                 for _ in range(SEAM_VARIANTS)
             ]
@@ -121,8 +122,7 @@ def _seams(compiled: Compiled, alphabet: Alphabet, seed: int) -> Iterator[Task]:
         yield Task("seams", make, walks=True)
 
 
-def _spell_seam(seam: Seam, compiled: Compiled, alphabet: Alphabet, rng: random.Random) -> tuple[str, int]:
-    count = compiled.classes.count
+def _spell_seam(seam: Seam, count: int, alphabet: Alphabet, rng: random.Random) -> tuple[str, int]:
     before = [rng.randrange(count) for _ in range(rng.choice((0, 1, 2, 4)))]
     behind = [seam.right, *(rng.randrange(count) for _ in range(rng.choice((0, 0, 1, 2, 4))))]
     if rng.random() < 0.3:
@@ -133,39 +133,36 @@ def _spell_seam(seam: Seam, compiled: Compiled, alphabet: Alphabet, rng: random.
 
 def _borders(alphabet: Alphabet) -> Iterator[Task]:
     """The code points at either side of every change of class, in every position."""
-    points = "".join(map(chr, alphabet.borders))
-    for begin in range(0, len(points), SINGLE_POINTS):
-        for _, front, behind, alone in POSITIONS:
+    for begin in range(0, len(alphabet.borders), POINTS):
 
-            def make(begin: int = begin, front: str = front, behind: str = behind, alone: bool = alone) -> Made:
-                return _placed(points[begin : begin + SINGLE_POINTS], front, behind, alone)
+        def make(begin: int = begin) -> Made:
+            return _placed(alphabet.borders[begin : begin + POINTS])
 
-            yield Task("borders", make)
+        yield Task("borders", make)
 
 
 def _points() -> Iterator[Task]:
     """Every code point of Unicode in every position."""
-    every = np.concatenate([np.arange(0xD800), np.arange(0xE000, 0x110000)]).astype("<u4")
+    every = [*range(0xD800), *range(0xE000, 0x110000)]
+    for begin in range(0, len(every), POINTS):
+
+        def make(begin: int = begin) -> Made:
+            return _placed(every[begin : begin + POINTS])
+
+        yield Task("code points", make)
+
+
+def _placed(points: Sequence[int]) -> Made:
+    texts: list[str] = []
     for _, front, behind, alone in POSITIONS:
-        size = SINGLE_POINTS if alone else POINTS
-        for begin in range(0, len(every), size):
-
-            def make(
-                begin: int = begin, size: int = size, front: str = front, behind: str = behind, alone: bool = alone
-            ) -> Made:
-                return _placed(every[begin : begin + size].tobytes().decode("utf-32-le"), front, behind, alone)
-
-            yield Task("code points", make)
+        placed = [front + chr(point) + behind for point in points]
+        texts += placed if alone else ["\n".join(placed)]
+    return _plain(texts)
 
 
-def _placed(points: str, front: str, behind: str, alone: bool) -> Made:
-    placed = [front + point + behind for point in points]
-    return _plain(placed if alone else ["\n".join(placed)])
-
-
-def _short(compiled: Compiled, alphabet: Alphabet, seed: int) -> Iterator[Task]:
+def _short(count: int, alphabet: Alphabet, seed: int) -> Iterator[Task]:
     """Every class string up to a length."""
-    strings = list(short_strings(compiled.classes.count, SHORT_STRINGS))
+    strings = list(short_strings(count, SHORT_STRINGS))
     for begin in range(0, len(strings), STRINGS):
 
         def make(begin: int = begin) -> Made:

@@ -42,7 +42,7 @@ def paths(stage: Automaton, symbols: Sequence[int]) -> dict[int, tuple[int, ...]
 
 def transition_strings(compiled: Compiled, rng: random.Random) -> Iterator[list[int]]:
     """Yield a class string for every reachable transition of every stage, with random contexts around it."""
-    count = compiled.classes.count
+    count = compiled.classes.count if compiled.classes else 0
     for stage in compiled.stages:
         for order in range(2):
             symbols = list(range(count))
@@ -57,6 +57,8 @@ def transition_strings(compiled: Compiled, rng: random.Random) -> Iterator[list[
 def seams(compiled: Compiled) -> list[Seam]:
     """Return every synchronizing pair behind every state of every stage that its first class can lead to."""
     found: dict[Seam, None] = {}
+    if compiled.classes is None or compiled.pairs is None:
+        return []
     symbols = range(compiled.classes.count)
     pairs = np.argwhere(compiled.pairs)
     for a, b in pairs.tolist():
@@ -93,15 +95,23 @@ class Coverage:
     """Which transitions and synchronizing pairs texts have walked so far. Bits are one flat array, to be sent about."""
 
     def __init__(self, compiled: Compiled | None) -> None:
+        if compiled is not None and (compiled.classes is None or compiled.pairs is None):
+            compiled = None  # a tokenizer over characters has neither states nor classes
         self._stages = compiled.stages if compiled else []
         self._sizes = [stage.transitions.size for stage in self._stages]
-        self._classes = compiled.classes.count if compiled else 0
-        pairs = compiled.pairs if compiled else np.zeros((0, 0), dtype=bool)
+        self._classes = compiled.classes.count if compiled and compiled.classes else 0
+        pairs = compiled.pairs if compiled else None
+        pairs = np.zeros((0, 0), dtype=bool) if pairs is None else pairs
         #: Every place that counts: reachable transitions that consume or decide something, then the pairs.
         self.wanted: npt.NDArray[np.bool_] = np.concatenate(
             [*(reachable(stage).reshape(-1) for stage in self._stages), pairs.reshape(-1)]
         ).astype(bool)
         self.hit = np.zeros_like(self.wanted)
+
+    @property
+    def walks(self) -> bool:
+        """Is there anything to walk?"""
+        return bool(self._stages)
 
     def walk(self, numbers: Sequence[int]) -> None:
         """Count the transitions that the scan of a text of classes takes, stage by stage."""
@@ -114,6 +124,8 @@ class Coverage:
 
     def cut(self, a: int, b: int) -> None:
         """Count a seam that was tried."""
+        if not self._classes:
+            return
         self.hit[sum(self._sizes) + a * self._classes + b] = True
 
     def _scan(self, stage: Automaton, base: int, numbers: Sequence[int], begin: int, end: int) -> list[tuple[int, int]]:

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Run `tokseam verify` on every tokenizer of a folder, one after the other, and keep one record of all.
+
+    python bench/verify_all.py [--folder DIR] [--budget 20m] [--only NAME ...] [--seed N] [--json bench/results/verify.json]
+
+The folder holds tokenizer.json files, packed with xz or not. Checks and status of each tokenizer go into the record, and
+their sums over the native ones. The exit status is 0 only when no campaign found a divergence.
+Limits: what a campaign does and counts is documented in scripts/verify/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DEFAULT_FOLDER = ROOT.parent / "shared" / "data" / "tokenizers"
+DEFAULT_CORPUS = ROOT.parent / "shared" / "data" / "multi"
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    """Copy a tokenizer.json into `folder`, without its xz."""
+    target = folder / path.name.removesuffix(".xz")
+    if path.suffix == ".xz":
+        with lzma.open(path) as packed, target.open("wb") as file:
+            shutil.copyfileobj(packed, file)
+    else:
+        shutil.copy(path, target)
+    return target
+
+
+def campaign(path: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Run one campaign and return its record."""
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tokseam.scripts.cli", "verify", "--tokenizer", str(unpacked(path, folder))]
+    command += ["--budget", options.budget, "--seed", str(options.seed), "--json", str(report)]
+    if options.corpus is not None:
+        command += ["--corpus", str(options.corpus)]
+    status = subprocess.run(command, check=False).returncode
+    if not report.exists():
+        return {"tokenizer": path.name, "status": "failed", "exit_status": status, "checks": {}, "divergences": []}
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found | {"exit_status": status}
+
+
+def summary(records: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the record of all campaigns: sums over the native tokenizers, and each one's own."""
+    native = [record for record in records if record["status"] == "native"]
+    kinds = list(native[0]["checks"]) if native else []
+    return {
+        "budget_each": options.budget,
+        "seed": options.seed,
+        "tokenizers": len(records),
+        "native": len(native),
+        "checks_of_native": {kind: sum(record["checks"][kind] for record in native) for kind in kinds},
+        "divergences": sum(len(record["divergences"]) for record in records),
+        "campaigns": records,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER)
+    parser.add_argument("--corpus", type=Path, default=DEFAULT_CORPUS if DEFAULT_CORPUS.is_dir() else None)
+    parser.add_argument("--budget", default="20m", help="of each tokenizer")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")
+    parser.add_argument("--json", type=Path, default=ROOT / "bench" / "results" / "verify.json")
+    options = parser.parse_args()
+    paths = sorted([*options.folder.glob("*.json"), *options.folder.glob("*.json.xz")])
+    if options.only is not None:
+        paths = [path for path in paths if path.name.split(".json")[0] in options.only]
+    records: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for path in paths:
+            records.append(campaign(path, Path(folder), options))
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(summary(records, options), indent=1) + "\n")
+            if records[-1]["exit_status"] == 130:
+                return 130
+    return int(any(record["exit_status"] for record in records))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
