@@ -1,37 +1,33 @@
 """The engine: what client, workers and benches import of this package.
 
 `load` turns a tokenizer into a `Tokenizer`: compiled to native tables where every condition of exactness holds, or
-answered by the
-reference, with the reason in words. Both have the same face. No sockets, no processes, no clock.
+answered by the reference, with the reason in words. Both have the same face. No sockets, no processes, no clock.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tokenizers import Tokenizer as HfTokenizer
 
 from . import _native
 from .compile.admission import admit
 from .compile.refusal import Refusal
 from .compile.tables import Compiled
-from .errors import BadTokenizerError, UnsupportedError
+from .errors import UnsupportedError
 from .offsets import spans_of_spaces, trimmed
-from .reference import HuggingFaceReference, Ids, Positions, Reference, Text, TiktokenReference
+from .reference import Ids, Positions, Reference, Text
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range, native_text
+from .sources import Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
 MAX_REPORTS = 64
 
 #: Bytes between the cuts at which a text is parted where a question must go to the reference for some of it: long
-#: enough that
-#: the calls do not weigh, short enough that one odd character does not send the whole text there.
+#: enough that the calls do not weigh, short enough that one odd character does not send the whole text there.
 REFERENCE_CHUNK_BYTES = 4096
 
 
@@ -169,8 +165,9 @@ class Tokenizer:
         return starts if known else self._reference.pieces(chunk)
 
 
-def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
-    """Load a tokenizer: a path to a tokenizer.json, a `tokenizers.Tokenizer`, or a `tiktoken.Encoding`.
+def load(source: Source) -> Tokenizer:
+    """Load a tokenizer: a path (tokenizer.json, tekken.json, a rank description), a `tokenizers.Tokenizer`, or a
+    `tiktoken.Encoding`; see sources.py.
 
     Raises BadTokenizerError when the source can't be read as a tokenizer.
     """
@@ -181,31 +178,12 @@ def load(source: str | os.PathLike[str] | HfTokenizer | Any) -> Tokenizer:
         return Tokenizer(reference, None, str(refusal))
 
 
-def load_reference(source: str | os.PathLike[str] | HfTokenizer | Any) -> tuple[Reference, Any]:
+def load_reference(source: Source) -> tuple[Reference, Any]:
     """Load a tokenizer's reference alone, and what is compiled for the native path: all of `load` but the engine.
 
     Raises BadTokenizerError.
     """
-    reference: Reference
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        try:
-            content: Any = path.read_bytes()
-        except OSError as error:
-            raise BadTokenizerError(f"{path}: {error.strerror}") from None
-        reference = HuggingFaceReference.from_json(content)
-    elif isinstance(source, HfTokenizer):
-        content = source.to_str().encode()
-        reference = HuggingFaceReference.from_json(content)
-    elif type(source).__module__.split(".")[0] == "tiktoken":
-        content = source
-        reference = TiktokenReference(source)
-    else:
-        raise BadTokenizerError(
-            "a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, "
-            f"not {type(source).__name__}"
-        )
-    return reference, content
+    return open_source(source)
 
 
 __all__ = [
