@@ -249,5 +249,5 @@ def unpack_sample(frames: Sequence[Buffer]) -> tuple[Sample, int, str]:
         read = msgpack.unpackb(header, raw=False)
         number, worker = int(read.pop("number")), str(read.pop("worker"))
         return Sample(text=text, payload=payload, ids=ids, patch=patch, **read), number, worker
-    except (TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise ValueError(f"no sample: {error!r}") from None

@@ -1,0 +1,21 @@
+"""`tokseam serve` with faulty_worker.py in the place of its repair workers. For tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokseam.scripts import cli, serve
+from tokseam.workers import supervisor
+
+
+def faulty_tier(*arguments: Any) -> list[supervisor.Child]:
+    children = supervisor.tier(*arguments)
+    for child in children:
+        if child.module == "tokseam.workers.repair":
+            child.module = "faulty_worker"
+    return children
+
+
+if __name__ == "__main__":
+    serve.tier = faulty_tier
+    cli.main()

@@ -1,0 +1,180 @@
+"""The shadow verifier in a running tier: a planted fault is found, demotes its tokenizer everywhere, and is lifted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from service_support import FAST
+from tokseam.client import Tier, connect
+from tokseam.scripts.cli import main
+from tokseam.scripts.serve import READY, RunningTier, running_tier
+
+Reference = Callable[[str], list[int]]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come true in time")
+
+
+def start_faulty(endpoint: str, deepseek: Path, quarantine: Path) -> RunningTier:
+    command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid()), "faulty_serve", "serve"]
+    command += ["--tokenizer", f"ds={deepseek}", "--endpoint", endpoint, *FAST, "--validate"]
+    command += ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", "--quarantine-dir", str(quarantine)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment, start_new_session=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(READY), line
+    return RunningTier(endpoint, process, line.strip())
+
+
+@pytest.fixture
+def faulty(endpoint: str, deepseek: Path, tmp_path: Path) -> Iterator[RunningTier]:
+    running = start_faulty(endpoint, deepseek, tmp_path / "q")
+    yield running
+    running.stop()
+
+
+def entry(client: Tier) -> dict[str, str]:
+    (found,) = client.tokenizers()
+    return found
+
+
+def is_demoted(client: Tier) -> bool:
+    return entry(client)["status"] == "reference"
+
+
+def workers(client: Tier) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.stats()["workers"]
+    return found
+
+
+def tokseam(*arguments: str) -> str:
+    done = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_fault_demotes_everywhere_until_it_is_lifted(
+    faulty: RunningTier, deepseek: Path, reference: Reference, tmp_path: Path
+) -> None:
+    endpoint = faulty.endpoint
+    with connect(endpoint) as client:
+        sessions = [client.session(f"s{number}") for number in range(12)]
+        for session in sessions:
+            assert session.encode("A text that stays. ") == reference("A text that stays. ")
+            assert session.append("It grows") == reference("A text that stays. It grows")
+        wait_for(lambda: client.stats()["shadow"].get("verified", 0) >= 24)
+        assert not is_demoted(client)
+        assert all(worker["placements"] for worker in workers(client)), "both workers have sessions"
+
+        # The fault: this client has wrong ids now.
+        harmed = sessions[0]
+        assert harmed.append(", PLANTED here") != reference("A text that stays. It grows, PLANTED here")
+        wait_for(lambda: is_demoted(client))
+        found = entry(client)
+        assert "demoted" in found
+        assert "an answer (append, path append) differed from the reference at id" in found["reason"]
+
+        # Every next answer is right, on both workers, planted or not; what the client had wrong is healed.
+        for session in sessions:
+            text = str(session.text) + " PLANTED"
+            assert session.append(" PLANTED") == reference(text)
+            assert session.last is not None
+            assert session.last.path == "reference"
+        assert client.encode("stateless") == reference("stateless")
+
+        # A worker that is born later knows, too; and one verifier more.
+        pids = {worker["name"]: worker["pid"] for worker in workers(client)}
+        children = Path(f"/proc/{faulty.process.pid}/task/{faulty.process.pid}/children").read_text().split()
+        for pid in {*map(int, children)} - {client.stats()["broker"]["pid"]}:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: len(workers(client)) == 2 and all(pids[one["name"]] != one["pid"] for one in workers(client)))
+        for session in sessions:
+            text = str(session.text) + " PLANTED"
+            assert session.append(" PLANTED") == reference(text)
+            assert session.last is not None
+            assert session.last.path == "reference"
+        wait_for(lambda: client.stats()["shadow"]["verified"] == 12)  # the new one counts anew
+
+        shown = tokseam("status", "--once", "--endpoint", endpoint)
+        assert "verifier: sampled" in shown
+        assert "ds by reference: demoted" in shown
+        assert "demoted" in tokseam("tokenizers", "--endpoint", endpoint)
+
+    (record,) = [json.loads(path.read_text()) for path in (tmp_path / "q").glob("mismatch-*.json")]
+    assert record["path"] == "append"
+    assert record["first_difference"] == len(reference("A text that stays. It grows, PLANTED here")) - 1
+    assert [step["op"] for step in record["history"]] == ["full", "append"]
+    assert "text" not in record
+
+    # It outlives the whole tier.
+    assert faulty.stop() == 0
+    again = start_faulty(endpoint, deepseek, tmp_path / "q")
+    try:
+        assert "ds:reference" in again.ready
+        with connect(endpoint) as client, client.session("s") as session:
+            session.encode("A text. ")
+            assert session.append("PLANTED") == reference("A text. PLANTED")
+            assert "ds is restored" in tokseam("restore", "ds", "--endpoint", endpoint)
+            assert "was not demoted" in tokseam("restore", "ds", "--endpoint", endpoint)
+            assert entry(client) == {**entry(client), "status": "native", "reason": ""}
+            assert session.append(", and on") == reference("A text. PLANTED, and on")
+            session.append(" natively")
+            assert session.last is not None
+            assert session.last.path == "append"
+            # What is still wrong is found again.
+            session.append(" PLANTED")
+            wait_for(lambda: is_demoted(client))
+    finally:
+        assert again.stop() == 0
+    assert not list(Path(endpoint[6:]).parent.glob("*.v"))
+
+
+def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Reference) -> None:
+    off = ["--shadow-rate", "0"]
+    with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1, arguments=off) as running:
+        with connect(endpoint) as client:
+            assert client.encode("text") == reference("text")
+            assert "verified" not in client.stats()["shadow"]
+        assert "verifier: none" in tokseam("status", "--once", "--endpoint", endpoint)
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
+        assert len(children) == 2
+
+
+def test_the_verifier_yields() -> None:
+    """It takes the lowest priority that it gets, and its threads with it."""
+    code = (
+        "import os; from tokseam.workers.shadow import step_aside; said = step_aside();"
+        "print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) in (os.SCHED_IDLE, os.SCHED_BATCH), said)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("19 True SCHED_")
+
+
+def test_a_verifier_leaves_what_is_not_its_own(endpoint: str, deepseek: Path, tmp_path: Path) -> None:
+    path = Path(endpoint[6:])
+    path.write_text("not a socket")
+    arguments = ["--endpoint", endpoint, "--back-endpoint", f"{endpoint}.w", "--tokenizer", f"ds={deepseek}"]
+    command = [sys.executable, "-m", "tokseam.workers.shadow", *arguments, "--quarantine-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, path.read_text()) == (2, "not a socket")
+    assert "not a socket; it is left alone" in done.stderr
