@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -48,15 +49,19 @@ class Outcome:
     mismatches: list[str] = field(default_factory=list)
 
 
-def window_start(text: str, at: int) -> int:
-    """Return a place at or after `at` that tokenizers rarely join over: a line that begins with a letter."""
-    while True:
-        line = text.find("\n", at)
-        if line < 0 or line + 1 >= len(text):
-            return 0
-        if text[line + 1].isascii() and text[line + 1].isalpha() and not text[line - 1 : line].isspace():
-            return line + 1
-        at = line + 1
+#: Places that tokenizers rarely join over: between two words, or at a line that does not begin with white space.
+PLACE = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\S\n)(?=\S)")
+
+
+def window_start(text: str, changed: int) -> int:
+    """Return such a place some way before `changed`. The way grows until there is one; 0 when there is none."""
+    reach = WINDOW_CHARS
+    while reach < changed:
+        found = PLACE.search(text, changed - reach, changed - reach // 2)
+        if found:
+            return found.start()
+        reach *= 2
+    return 0
 
 
 def sweep_session(family: families.Family, path: Path, budget_chars: int, seed: int) -> Outcome:
@@ -82,7 +87,7 @@ def sweep_session(family: families.Family, path: Path, budget_chars: int, seed: 
         text += turn
         whole = index in chosen
         if not whole:
-            start = window_start(text, max(0, len(text) - len(turn) - WINDOW_CHARS))
+            start = window_start(text, len(text) - len(turn))
             window = family.reference.ids(text[start:])
             kept = len(ids) - len(window)
             whole = kept < 0 or splice.start < kept or ids[kept:] != window or (start == 0 and kept != 0)
@@ -174,7 +179,7 @@ def main(
     status: dict[str, str] = {}
     outcomes: list[Outcome] = []
     started = time.monotonic()
-    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description:<37}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         for name in wanted:
             task = progress.add_task(name, total=len(files))
@@ -188,7 +193,7 @@ def main(
                 jobs = [pool.submit(run_job, name, kind, path, budget, seed) for kind, path in ordered]
                 for job in as_completed(jobs):
                     outcomes.append(job.result())
-                    progress.advance(task)
+                    progress.update(task, advance=1, description=f"{name} {outcomes[-1].file[:24]}")
                     for words in outcomes[-1].mismatches[:3]:
                         progress.console.print(f"[red]{name} {outcomes[-1].file}[/] {words}")
             # After each family, so that what an interrupted sweep has found is kept.
