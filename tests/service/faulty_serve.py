@@ -17,5 +17,5 @@ def faulty_tier(*arguments: Any) -> list[supervisor.Child]:
 
 
 if __name__ == "__main__":
-    serve.tier = faulty_tier
+    vars(serve)["tier"] = faulty_tier
     cli.main()

@@ -203,7 +203,7 @@ def test_an_engine_that_is_wrong_is_found(tokenizer: engine.Tokenizer, verifier:
     driver = Driver(core)
     driver.send(Asked(0, "full", 0, 0, "one two three four five six"))
     held = core.sessions["", "s0"]
-    held.engine = Liar(held.engine, **lies)  # type: ignore[assignment]
+    held.engine = Liar(held.engine, **lies)
     core.samples.clear()
     driver.send(Asked(0, "edit", 14, 18, "4"))
     verdict = verifier.take(core.samples[0], "w")
@@ -274,7 +274,7 @@ def test_sampling_never_harms_an_answer(tokenizer: engine.Tokenizer) -> None:
     def broken(honest: Any) -> Any:
         raise MemoryError
 
-    held.engine = Liar(held.engine, text=broken)  # type: ignore[assignment]
+    held.engine = Liar(held.engine, text=broken)
     core.samples.clear()
     assert driver.send(Asked(0, "append", 0, 0, " more")).code == "ok"
     assert not core.samples
