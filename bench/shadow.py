@@ -308,13 +308,14 @@ def main(requests: int, faults: int, context_chars: int, per_s: float, campaigns
         "P99 ms",
     ):
         table.add_column(heading, justify="right")
-    figures = (everything["faults"], everything["caught"], everything["missed"], everything["false_positives"])
-    table.add_row("100%", f"{requests:,}", *map(str, figures), "", "", "")
+    whole = [everything[what] for what in ("requests", "faults", "caught", "missed", "false_positives")]
+    table.add_row("100%", *map(str, whole), "", "", "")
     for one in sampled:
-        figures = (one["sampled"], one["sampled_faults"], one["caught"], one["missed"], one["false_positives"])
+        figures = [
+            one[what] for what in ("sampled", "sampled_faults", "caught", "missed", "false_positives", "dropped")
+        ]
         delay = one["verdict_delay_ms"]
-        rest = (str(one["dropped"]), f"{delay['p50']:.1f}", f"{delay['p99']:.1f}")
-        table.add_row(f"{one['rate']:.0%}", *map(str, figures), *rest)
+        table.add_row(f"{one['rate']:.0%}", *map(str, figures), f"{delay['p50']:.1f}", f"{delay['p99']:.1f}")
     console.print(table)
     for one in delays:
         found, law = one["faulty_requests"], one["geometric"]

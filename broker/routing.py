@@ -63,8 +63,9 @@ class Router:
         self.restored: dict[str, Demotion] = {}
         #: Counts up with every change of the two: whoever keeps them for the next life looks here.
         self.demotion_changes = 0
-        #: The verifier's connection and counters, as it last reported them.
+        #: The verifier's connection, process and counters, as it last reported them; nothing once it is gone.
         self.verifier: bytes | None = None
+        self.verifier_process: tuple[str, int] | None = None
         self.verdicts: dict[str, int] = {}
         self.stopping = False
         self._next_number = 0
@@ -202,6 +203,9 @@ class Router:
 
     def on_gone(self, name: str, pid: int, now: float) -> list[Instruction]:
         """The supervisor saw this process end."""
+        if (name, pid) == self.verifier_process:
+            self.verifier, self.verifier_process, self.verdicts = None, None, {}
+            return []
         worker = self.workers.get(self.names.get(name, b""))
         if worker is None or worker.pid != pid:
             return []
@@ -242,11 +246,11 @@ class Router:
         told = [*self.workers, *([] if self.verifier is None else [self.verifier])]
         return 1, [Tell(identity, "restore", (lifted,)) for identity in told]
 
-    def on_verdicts(self, identity: bytes, stats: dict[str, int] | None) -> list[Instruction]:
-        """The verifier reports its counters."""
+    def on_verdicts(self, identity: bytes, name: str, pid: int, stats: dict[str, int] | None) -> None:
+        """The verifier reports its counters, which count from its start."""
         self.verifier = identity
+        self.verifier_process = (name, pid)
         self.verdicts = stats or {}
-        return []
 
     # -- time -------------------------------------------------------------------------------------------------
 
@@ -279,7 +283,7 @@ class Router:
             for job in self.open.values()
         ]
         out += [Tell(identity, "drain") for identity in self.workers]
-        self.verifier = None
+        self.verifier, self.verifier_process, self.verdicts = None, None, {}
         for state in (self.workers, self.names, self.sessions, self.shared, self.open):
             state.clear()
         self.shared_bytes = 0

@@ -288,7 +288,7 @@ class Service:
         elif envelope.op == "demote":
             self._perform(router.on_demote(identity, envelope.demotions or ()))
         elif envelope.op == "verdicts":
-            self._perform(router.on_verdicts(identity, envelope.stats))
+            router.on_verdicts(identity, envelope.name, envelope.pid, envelope.stats)
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
@@ -321,10 +321,14 @@ class Service:
                     ),
                 )
             elif isinstance(instruction, Tell):
-                # One that can't be told is dead or gone already; its silence or its supervisor says so.
-                with contextlib.suppress(zmq.ZMQError):
-                    told = Envelope(instruction.op, demotions=list(instruction.demotions))
-                    self._back.send_multipart([instruction.worker, protocol.pack_envelope(told)], zmq.DONTWAIT)
+                told = protocol.pack_envelope(Envelope(instruction.op, demotions=list(instruction.demotions)))
+                try:
+                    self._back.send_multipart([instruction.worker, told], zmq.DONTWAIT)
+                except zmq.ZMQError:
+                    # Mostly one that is dead or gone already; its silence or its supervisor says so. But a worker
+                    # that did not hear of a demotion must not answer any more, until it says ready and hears of it.
+                    if instruction.demotions:
+                        pending += self.router.on_unreachable(instruction.worker, time.monotonic())
 
 
 def _small(frames: Sequence[Buffer]) -> bool:

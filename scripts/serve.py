@@ -118,7 +118,7 @@ def command(
     cores = pinning.allowed_cores()
     seats: list[pinning.Seat | None] = pinning.plan(repair_workers, cores) if pin else [None] * repair_workers
     _say_seats(seats, cores, pin)
-    kept = (quarantine_dir or quarantine.default_folder()).absolute()
+    kept = _quarantine_folder(quarantine_dir)
     samples = shadow_endpoint(front)
     children = tier(
         front,
@@ -153,6 +153,19 @@ def command(
     # The broker knows when its workers are ready; a thread asks it, since the supervisor waits for other things.
     watch = threading.Thread(target=_say_ready, args=(front, repair_workers), daemon=True)
     sys.exit(Supervisor(children, back, on_open=watch.start).run())
+
+
+def _quarantine_folder(named: Path | None) -> Path:
+    """Return the quarantine. One that is named must be usable now; the default is made when there is a record."""
+    if named is None:
+        return quarantine.default_folder()
+    try:
+        named.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{named}: {error.strerror}", param_hint="'--quarantine-dir'") from None
+    if not os.access(named, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"{named} can't be written", param_hint="'--quarantine-dir'")
+    return named.absolute()
 
 
 def demotions_file(folder: Path, front: str) -> Path:

@@ -282,7 +282,10 @@ class Shell:
         except ValueError as error:
             log.warning("a message on the verifier's socket is ignored: %s", error)
             return
+        # A signal need not wait for a long text, which no handler could interrupt. Nothing here is worth saving.
+        handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.verifier.take(sample, worker)
+        signal.signal(signal.SIGTERM, handler)
         self.verifier.note_delay(time.monotonic() - sample.emitted)
         for demotion in self.verifier.demotions:
             self._untold.setdefault(demotion.sha256, (demotion, float("-inf")))

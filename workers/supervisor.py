@@ -1,8 +1,8 @@
 """The supervisor: starts the processes of a tier, restarts those that die, ends them all.
 
-It waits on pidfds, so a death is seen at once; a worker's death is reported to the broker, which answers what it left
-behind. Children are tied to this process's life by the kernel (child.py). Limits: it carries no requests, and it knows
-of its children only the module and arguments that it was given.
+It waits on pidfds, so a death is seen at once; a worker's or the verifier's is reported to the broker, which answers
+what it left behind. Children are tied to this process's life by the kernel (child.py). Limits: it carries no requests,
+and it knows of its children only the module and arguments that it was given.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def tier(
     ]
     if verifier_arguments is not None:
         own = ["--back-endpoint", back_endpoint, *named, *verifier_arguments]
-        children.append(Child("verifier", "tokseam.workers.shadow", own, announced=False))
+        children.append(Child("verifier", "tokseam.workers.shadow", own))
     return children
 
 

@@ -138,6 +138,8 @@ def run_cli(*arguments: str, **environment: str) -> Any:
         (["--tokenizer", "ds={ds}", "--endpoint", "ipc:///tmp/" + "x" * 200], {}, "at most 107"),
         (["--tokenizer", "ds={ds}", "--tokenizer", "ds={ds}"], {}, "given twice"),
         ([], {"TOKSEAM_TOKENIZERS": "ds=/nowhere.json"}, "No such file"),
+        (["--tokenizer", "ds={ds}", "--shadow-rate", "1.5"], {}, "--shadow-rate"),
+        (["--tokenizer", "ds={ds}"], {"TOKSEAM_QUARANTINE_DIR": "/dev/null/q"}, "/dev/null/q: Not a directory"),
     ],
 )
 def test_a_bad_setting_stops_the_start(

@@ -23,9 +23,10 @@ from tokseam.kernels import engine
 from tokseam.kernels.compile.admission import admit
 from tokseam.kernels.reference import HuggingFaceReference, Reference
 from tokseam.scripts import transcripts
-from tokseam.workers.core import WorkerCore
+from tokseam.workers.core import Alarm, WorkerCore
 from tokseam.workers.quarantine import MAX_RECORDS, Quarantine
-from tokseam.workers.sampling import Budget, Outbox, Sample, Sampler, pack_sample, unpack_sample
+from tokseam.workers.repair import Settings, Shell
+from tokseam.workers.sampling import Budget, Outbox, Sample, Sampler, Step, pack_sample, unpack_sample
 from tokseam.workers.shadow import Verifier, compare, encode, load_verifier, rebuild
 
 GENEROUS = 1e12
@@ -389,6 +390,24 @@ def test_a_session_that_caught_itself_raises_an_alarm() -> None:
     assert len(core.alarms) == 1
 
 
+def test_an_alarm_is_quarantined_and_told(tokenizer: engine.Tokenizer, tmp_path: Path) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    shell = Shell(core, Settings("ipc:///nowhere", "repair-0"), Quarantine(tmp_path))
+    sent: list[Envelope] = []
+    shell._send = lambda envelope, rest=(): sent.append(envelope)  # type: ignore[method-assign]
+    report = engine.MismatchReport(tokenizer.sha256, "e" * 64, 17, "not a piece boundary")
+    shell._raise(Alarm(report, "append", 4, (Step(3, "full", 0, 0, 5, 0, 0, 2),)))
+    record = json.loads(next(tmp_path.glob("mismatch-*.json")).read_text())
+    assert (record["found_by"], record["content_sha256"], record["revision"]) == ("overlap", "e" * 64, 4)
+    assert [step["op"] for step in record["history"]] == ["full"]
+    (told,) = sent
+    assert told.op == "demote"
+    assert told.demotions == list(core.demoted.values())
+    assert "not a piece boundary" in core.demoted[tokenizer.sha256].reason
+    core.validate()
+    core.restore(tokenizer.sha256)
+
+
 def tells(instructions: Any, op: str) -> set[bytes]:
     return {one.worker for one in instructions if isinstance(one, Tell) and one.op == op}
 
@@ -402,7 +421,7 @@ def test_the_router_tells_everybody_and_remembers() -> None:
     sha256 = "f" * 64
     for name in (b"a", b"b"):
         router.on_ready(name, name.decode(), 1, 2, 500, [entry()], 0.0)
-    router.on_verdicts(b"v", {"verified": 3})
+    router.on_verdicts(b"v", "verifier", 9, {"verified": 3})
     assert router.on_restore("ds", 50) == (0, [])
     assert router.on_restore("other", 50) == (None, [])
     out = router.on_demote(b"v", [Demotion(sha256, "wrong", 100)])
@@ -426,6 +445,11 @@ def test_the_router_tells_everybody_and_remembers() -> None:
     out = router.on_demote(b"v", [Demotion(sha256, "wrong anew", 201)])
     assert tells(out, "demote") == {b"a", b"b", b"c", b"d", b"v"}
     router.validate()
+    assert router.on_gone("verifier", 8, 0.0) == []
+    assert router.stats()["shadow"]
+    assert router.on_gone("verifier", 9, 0.0) == []
+    assert router.stats()["shadow"] == {}
+    assert b"v" not in tells(router.on_restore("ds", 300)[1], "restore")
 
 
 def test_a_new_broker_learns_from_its_workers() -> None:
