@@ -154,7 +154,7 @@ def check_cuts(subject: Subject, inputs: Sequence[tuple[str, Sequence[int]]], ta
         what = {"text": text, "cuts": list(cuts)}
         if ids != whole.ids:
             return Divergence("cut", "ids", what, *_around(ids, whole.ids))
-        if whole.starts is not None and starts != whole.starts:
+        if subject.cuts_are_boundaries and whole.starts is not None and starts != whole.starts:
             return Divergence("cut", "boundaries", what, *_around(starts, whole.starts))
         tally.add("cuts", len(cuts))
     return None
@@ -182,7 +182,7 @@ def check_chunks(subject: Subject, inputs: Sequence[tuple[str, Sequence[int]]], 
                 return Divergence("chunks", "ids", what, *_around(ids, answer.ids))
             tally.add("ids", len(ids))
             tally.add("cuts", len(cuts))
-            if answer.starts is None or not subject.oracle.sides_stand_alone:
+            if answer.starts is None or not (subject.cuts_are_boundaries and subject.oracle.sides_stand_alone):
                 continue
             subject.own.take()
             starts = list(chain.from_iterable(pool.map(starts_of, bounds, repeat(text))))

@@ -75,6 +75,11 @@ class Subject:
     literals: list[str] = field(default_factory=list)
 
     @property
+    def cuts_are_boundaries(self) -> bool:
+        """Is every cut the start of a piece? Over characters, a cut is a place that no merge spans, inside a piece."""
+        return self.compiled is not None and self.compiled.classes is not None
+
+    @property
     def native(self) -> bool:
         return self.tokenizer.status == "native"
 
