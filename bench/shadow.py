@@ -72,7 +72,8 @@ class VerifierProcess:
         self._broker.bind(f"ipc://{folder}/w")
         self._samples = self._context.socket(zmq.DEALER)
         self._samples.connect(f"ipc://{folder}/v")
-        command = [sys.executable, "-m", "tokseam.workers.shadow", "--tokenizer", specification]
+        command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid()), "--aside"]
+        command += ["tokseam.workers.shadow", "--tokenizer", specification]
         command += ["--endpoint", f"ipc://{folder}/v", "--back-endpoint", f"ipc://{folder}/w"]
         command += ["--quarantine-dir", str(folder / "q")]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -152,7 +153,7 @@ def sampled_campaign(
     tick: Any,
 ) -> dict[str, Any]:
     """Run the requests at a pace against a verifier process that checks a share of the answers."""
-    core = WorkerCore({"ds": tokenizer}, sampler=Sampler(rate, UNBOUNDED, 20), seam=planter)
+    core = WorkerCore({"ds": tokenizer}, sampler=Sampler(rate, UNBOUNDED, 1), seam=planter)
     driver = planted.Driver(core)
     wanted: Counter[str] = Counter()
     clean = 0

@@ -1,8 +1,9 @@
 """What every child of the supervisor runs first: tie its life to its parent's, take its core, then become its module.
 
-`python -m tokseam.workers.child --parent PID [--cpu N] MODULE [ARGUMENT...]`
+`python -m tokseam.workers.child --parent PID [--cpu N] [--aside] MODULE [ARGUMENT...]`
 
-It is small on purpose: the core is taken before the module, and with it the first big allocation, is imported.
+It is small on purpose: the core, or the lowest priority, is taken before the module, and with it the first big
+allocation, is imported.
 Limits: Linux for the tie; elsewhere a child outlives a parent that is killed.
 """
 
@@ -16,7 +17,7 @@ import runpy
 import signal
 import sys
 
-from .pinning import pin
+from .pinning import pin, step_aside
 
 #: <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
@@ -34,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tokseam.workers.child")
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--cpu", type=int)
+    parser.add_argument("--aside", action="store_true", help="run at the lowest priority")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -42,6 +44,8 @@ def main() -> None:
         trouble = pin(options.cpu)
         if trouble is not None:
             print(f"tokseam: {trouble}; this process runs on any core", file=sys.stderr, flush=True)
+    if options.aside:
+        step_aside()
     sys.argv = [options.module, *options.arguments]
     runpy.run_module(options.module, run_name="__main__", alter_sys=True)
 

@@ -1,4 +1,4 @@
-"""Cores and memory nodes: which core each worker gets, and how it gets there.
+"""Cores, memory nodes and priority: which core each worker gets, how it gets there, and who steps aside.
 
 One thread of each physical core before any second one, the memory nodes in turn, and only cores that this process may
 use (a container's or taskset's share). A worker pins itself before it allocates, so that first touch puts its tables
@@ -7,6 +7,7 @@ and sessions on its own node. Limits: Linux; elsewhere, and where the kernel for
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -89,6 +90,25 @@ def pin(cpu: int) -> str | None:
     except OSError as error:
         return f"pinning to core {cpu} is not allowed here: {error.strerror}"
     return None
+
+
+def step_aside() -> str:
+    """Give this process, before it has threads, the lowest priority that there is here. Returns what it got.
+
+    Under SCHED_IDLE it runs where nobody else would: on busy cores hardly at all.
+    """
+    got = "nice 19"
+    with contextlib.suppress(OSError):
+        os.nice(19)
+    for name in ("SCHED_IDLE", "SCHED_BATCH"):
+        policy = getattr(os, name, None)
+        if policy is not None:
+            try:
+                os.sched_setscheduler(0, policy, os.sched_param(0))
+            except OSError:
+                continue
+            return f"{name}, {got}"
+    return got
 
 
 def describe(cores: list[Core]) -> str:

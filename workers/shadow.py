@@ -209,22 +209,6 @@ class Verifier:
         return {**self.counters, **quantiles, "quarantined": self.quarantine.written}
 
 
-def step_aside() -> str:
-    """Give this process the lowest priority that there is here, before it has threads. Returns what it got."""
-    got = "nice 19"
-    with contextlib.suppress(OSError):
-        os.nice(19)
-    for name in ("SCHED_IDLE", "SCHED_BATCH"):
-        policy = getattr(os, name, None)
-        if policy is not None:
-            try:
-                os.sched_setscheduler(0, policy, os.sched_param(0))
-            except OSError:
-                continue
-            return f"{name}, {got}"
-    return got
-
-
 class Shell:
     """Sockets, clock and signals around one Verifier: samples come in by a ROUTER, the broker is told by a DEALER."""
 
@@ -374,7 +358,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s %(name)s {options.name} %(message)s", stream=sys.stderr
     )
-    log.info("priority: %s", step_aside())
     try:
         verifier = load_verifier(options.tokenizer, Quarantine(options.quarantine_dir, options.quarantine_text))
     except BadTokenizerError as error:

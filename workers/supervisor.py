@@ -45,6 +45,8 @@ class Child:
     module: str
     arguments: list[str]
     cpu: int | None = None
+    #: Whether it runs at the lowest priority.
+    aside: bool = False
     #: Children of the lowest order end first: the broker, which finishes what is under way with the workers alive.
     stop_order: int = 1
     #: Whether the broker hears of its death.
@@ -153,6 +155,8 @@ class Supervisor:
         command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
         if child.cpu is not None:
             command += ["--cpu", str(child.cpu)]
+        if child.aside:
+            command.append("--aside")
         command += [child.module, *child.arguments]
         passed: list[int] = []
         if child.opens:
@@ -258,7 +262,7 @@ def tier(
     ]
     if verifier_arguments is not None:
         own = ["--back-endpoint", back_endpoint, *named, *verifier_arguments]
-        children.append(Child("verifier", "tokseam.workers.shadow", own))
+        children.append(Child("verifier", "tokseam.workers.shadow", own, aside=True))
     return children
 
 

@@ -22,7 +22,8 @@ from tokseam.scripts.serve import READY, RunningTier, running_tier
 Reference = Callable[[str], list[int]]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
+    """Wait long: on a busy machine the verifier runs last of all."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
@@ -160,14 +161,17 @@ def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Ref
         assert len(children) == 2
 
 
-def test_the_verifier_yields() -> None:
-    """It takes the lowest priority that it gets, and its threads with it."""
-    code = (
-        "import os; from tokseam.workers.shadow import step_aside; said = step_aside();"
-        "print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) in (os.SCHED_IDLE, os.SCHED_BATCH), said)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("19 True SCHED_")
+def test_the_verifier_steps_aside(endpoint: str, deepseek: Path) -> None:
+    """It has the lowest priority that it gets, and so have its threads; nobody else has."""
+    with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1) as running:
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
+        found: dict[bool, set[tuple[int, bool]]] = {True: set(), False: set()}
+        for child in children:
+            verifies = b"tokseam.workers.shadow" in Path(f"/proc/{child}/cmdline").read_bytes()
+            for thread in map(int, os.listdir(f"/proc/{child}/task")):
+                low = os.sched_getscheduler(thread) in (os.SCHED_IDLE, os.SCHED_BATCH)
+                found[verifies].add((os.getpriority(os.PRIO_PROCESS, thread), low))
+        assert found == {True: {(19, True)}, False: {(0, False)}}
 
 
 def test_a_verifier_leaves_what_is_not_its_own(endpoint: str, deepseek: Path, tmp_path: Path) -> None:
