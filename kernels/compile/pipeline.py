@@ -96,6 +96,8 @@ class Pipeline:
     merges: list[tuple[int, int, int, int]]
     whole_pieces_first: bool
     byte_ids: list[int | None]
+    #: Stages behind ByteLevel: they see each byte as the character that stands for it.
+    byte_stages: list[Stage] = field(default_factory=list)
     characters: CharacterModel | None = None
     prefix: list[int] = field(default_factory=list)
     suffix: list[int] = field(default_factory=list)
@@ -129,11 +131,13 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         for id_, t in sorted(added_tokens.items())
     ]
     if any(part["type"] == "ByteLevel" for part in pre_tokenizers):
-        form, stages = _form(normalizers), _stages(pre_tokenizers)
+        at = next(i for i, part in enumerate(pre_tokenizers) if part["type"] == "ByteLevel") + 1
+        form, stages = _form(normalizers), _stages(pre_tokenizers[:at])
+        byte_stages = _stages(pre_tokenizers[at:], behind_bytes=True)
         vocabulary, byte_ids = _byte_level_vocabulary(model)
         characters = None
     else:
-        form, stages = None, []
+        form, stages, byte_stages = None, [], []
         characters = _character_model(normalizers, pre_tokenizers, model, tokens)
         vocabulary = [(entry.encode(), id_) for entry, id_ in model["vocab"].items() if entry]
         byte_ids = [None] * 256
@@ -146,6 +150,7 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         merges=_merges(model),
         whole_pieces_first=bool(model.get("ignore_merges")),
         byte_ids=byte_ids,
+        byte_stages=byte_stages,
         characters=characters,
     )
     _post_processor(content.get("post_processor"), pipeline)
@@ -191,13 +196,11 @@ def _form(normalizers: list[Mapping[str, Any]]) -> Literal["NFC", "NFKC"] | None
     return "NFKC" if "NFKC" in forms else "NFC"  # NFKC text is NFC text, whichever comes first
 
 
-def _stages(parts: list[Mapping[str, Any]]) -> list[Stage]:
+def _stages(parts: list[Mapping[str, Any]], behind_bytes: bool = False) -> list[Stage]:
     stages = []
     for part in parts:
         kind = part["type"]
-        if kind == "ByteLevel":
-            if part is not parts[-1]:
-                raise Refusal("its pre-tokenizer goes on behind ByteLevel")
+        if kind == "ByteLevel" and not behind_bytes:
             if part.get("add_prefix_space", True):
                 raise Refusal("its ByteLevel adds a space in front of the text, which is not understood yet")
             if part.get("use_regex", True):
@@ -210,7 +213,7 @@ def _stages(parts: list[Mapping[str, Any]]) -> list[Stage]:
             stages.append(_stage(Atom(PUNCTUATION), part.get("behavior", "Isolated")))
         else:
             raise Refusal(f"its pre-tokenizer {kind} is not understood yet")
-    if not stages:
+    if not stages and not behind_bytes:
         raise Refusal("no stage of its pre-tokenizer splits the text, so a text is one single piece")
     return stages
 

@@ -22,7 +22,18 @@ from .class_probe import (
 from .classes import Classes, partition
 from .literals import Constraints, constraints
 from .normalization import Normalization, probe_normalization
-from .pipeline import BEHAVIORS, DIGIT, PREFIXES, PUNCTUATION, AddedToken, CharacterModel, Pipeline
+from .pipeline import (
+    BEHAVIORS,
+    DIGIT,
+    PREFIXES,
+    PUNCTUATION,
+    AddedToken,
+    Behavior,
+    CharacterModel,
+    Pipeline,
+    Stage,
+    byte_alphabet,
+)
 from .refusal import Refusal
 from .synchronizing import Pairs, synchronizing_pairs
 
@@ -65,12 +76,7 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
         native = _common(pipeline, literals, looked_at) | _one_class()
         native["characters"] = _characters(pipeline, pipeline.characters, seams)
         return Compiled(pipeline, None, [], None, native)
-    programs = [Program(stage.tree, pipeline.dialect) for stage in pipeline.stages]
-    atoms: dict[str, Members] = {}
-    for program in programs:
-        for atom in program.atoms():
-            if atom not in atoms:
-                atoms[atom] = _probe(atom, pipeline)
+    programs, atoms = _programs(pipeline, pipeline.stages)
     if normalization:
         atoms[_SUSPECT], atoms[_ONWARD] = normalization.suspect(), normalization.composes_onward()
     for char in _literal_characters(literals):
@@ -78,27 +84,55 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     if looked_at.spaces:
         atoms[_SPACE] = members_of("".join(looked_at.spaces))
     classes = partition(atoms)
-    stages = [build(program, classes.membership, classes.count) for program in programs]
-    for stage, automaton in zip(pipeline.stages, stages, strict=True):
-        if stage.total and automaton.can_fail().any():
-            left = classes.representative(int(np.argmax(automaton.can_fail())))
-            raise Refusal(
-                f"its regex leaves text uncovered, from a character such as {left!r} on, which would be dropped"
-            )
+    stages = _automata(pipeline.stages, programs, classes.membership, classes.count)
     behaviors = [stage.behavior for stage in pipeline.stages]
     pairs = synchronizing_pairs(stages, behaviors, seams.class_pairs(classes), _excluded(classes))
     native = _common(pipeline, literals, looked_at) | {
         "class_of": classes.class_of,
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
-        "stages": [
-            (np.ascontiguousarray(automaton.transitions), BEHAVIORS.index(behavior))
-            for automaton, behavior in zip(stages, behaviors, strict=True)
-        ],
+        "stages": _numbered(stages, behaviors),
     }
     if normalization:
         native |= normalization.arrays()
     return Compiled(pipeline, classes, stages, pairs, native)
+
+
+def _programs(pipeline: Pipeline, stages: list[Stage]) -> tuple[list[Program], dict[str, Members]]:
+    """Build the stages' programs and probe their atoms."""
+    programs = [Program(stage.tree, pipeline.dialect) for stage in stages]
+    return programs, {atom: _probe(atom, pipeline) for program in programs for atom in program.atoms()}
+
+
+def _automata(
+    stages: list[Stage], programs: list[Program], membership: dict[str, npt.NDArray[np.bool_]], classes: int
+) -> list[Automaton]:
+    automata = [build(program, membership, classes) for program in programs]
+    for stage, automaton in zip(stages, automata, strict=True):
+        if stage.total and automaton.can_fail().any():
+            raise Refusal("its regex leaves some text uncovered, which would be dropped")
+    return automata
+
+
+def _numbered(automata: list[Automaton], behaviors: list[Behavior]) -> list[tuple[npt.NDArray[np.uint16], int]]:
+    return [
+        (np.ascontiguousarray(automaton.transitions), BEHAVIORS.index(behavior))
+        for automaton, behavior in zip(automata, behaviors, strict=True)
+    ]
+
+
+def _byte_stages(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the tables of the stages behind ByteLevel, over classes of bytes."""
+    programs, atoms = _programs(pipeline, pipeline.byte_stages)
+    spelled = [ord(char) for char, _ in sorted(byte_alphabet().items(), key=lambda pair: pair[1])]
+    signature = np.array([[members[point] for members in atoms.values()] for point in spelled], dtype=bool)
+    rows, classes = np.unique(signature.reshape(256, -1), axis=0, return_inverse=True)
+    membership = {atom: rows[:, column] for column, atom in enumerate(atoms)}
+    automata = _automata(pipeline.byte_stages, programs, membership, len(rows))
+    return {
+        "byte_classes": classes.reshape(-1).astype(np.uint8),
+        "byte_stages": _numbered(automata, [stage.behavior for stage in pipeline.byte_stages]),
+    }
 
 
 def _probe(atom: str, pipeline: Pipeline) -> Members:
@@ -159,7 +193,7 @@ def _excluded(classes: Classes) -> Pairs:
 def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -> dict[str, Any]:
     """Return the tables that do not depend on how text is split."""
     lengths = np.array([len(entry) for entry, _ in pipeline.vocabulary], dtype=np.uint64)
-    return {
+    return _byte_stages(pipeline) | {
         "added_tokens": [
             (literal, token.id, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word)
             for literal, token in zip(literals, pipeline.added_tokens, strict=True)

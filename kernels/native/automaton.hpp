@@ -62,9 +62,10 @@ class Automaton {
   std::vector<std::uint16_t> table_;
 };
 
-// Split [begin, end) by the stages from `stage` on and hand each piece to `piece(begin, end)`, in order.
+// Split [begin, end) by the stages from `stage` on and hand each piece to `piece(begin, end)`, in order. `inner` is the
+// class of the inner bytes of a character.
 template <class Piece>
-void split(const std::vector<Automaton>& stages, std::size_t stage, const Classes& table, const std::uint8_t* classes,
+void split(const std::vector<Automaton>& stages, std::size_t stage, std::uint8_t inner, const std::uint8_t* classes,
            std::size_t begin, std::size_t end, Piece&& piece) {
   if (stage == stages.size()) {
     piece(begin, end);
@@ -72,7 +73,7 @@ void split(const std::vector<Automaton>& stages, std::size_t stage, const Classe
   }
   const Automaton& automaton = stages[stage];
   const auto emit = [&](std::size_t from, std::size_t to) {
-    if (from < to) split(stages, stage + 1, table, classes, from, to, piece);
+    if (from < to) split(stages, stage + 1, inner, classes, from, to, piece);
   };
   std::size_t open = begin;  // where what is not handed on yet begins ...
   std::size_t gap = begin;   // ... and where its part that no match covers begins, which survives without one
@@ -81,7 +82,7 @@ void split(const std::vector<Automaton>& stages, std::size_t stage, const Classe
     if (stop == kNone) {
       do {
         ++at;
-      } while (at < end && classes[at] == table.inner());
+      } while (at < end && classes[at] == inner);
       continue;
     }
     switch (automaton.behavior()) {

@@ -7,6 +7,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -108,6 +109,18 @@ tokseam::Characters::Tables character_tables(const nb::dict& tables) {
   return native;
 }
 
+std::vector<tokseam::Automaton> automata(const nb::dict& tables, const char* name, std::size_t classes) {
+  std::vector<tokseam::Automaton> result;
+  for (nb::handle stage : tables[name]) {
+    const auto [table, behavior] =
+        nb::cast<std::pair<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>, int>>(stage);
+    if (table.shape(1) != classes + 1 || behavior < 0 || behavior > 2)
+      throw nb::value_error("an automaton of the wrong size");
+    result.emplace_back(table.data(), table.shape(0), classes, static_cast<tokseam::Behavior>(behavior));
+  }
+  return result;
+}
+
 std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto input = [&](const char* name, auto zero) { return nb::cast<Input<decltype(zero)>>(tables[name]); };
   const auto u32 = [&](const char* name) { return vector_of<std::uint32_t>(tables, name); };
@@ -116,14 +129,9 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto suspect = input("suspect", std::uint8_t{});
   if (classes.size() != 0x110000 || pairs.size() != suspect.size() * suspect.size() || suspect.size() > 253)
     throw nb::value_error("class tables of the wrong size");
-  std::vector<tokseam::Automaton> stages;
-  for (nb::handle stage : tables["stages"]) {
-    const auto [table, behavior] =
-        nb::cast<std::pair<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>, int>>(stage);
-    if (table.shape(1) != suspect.size() + 1 || behavior < 0 || behavior > 2)
-      throw nb::value_error("an automaton of the wrong size");
-    stages.emplace_back(table.data(), table.shape(0), suspect.size(), static_cast<tokseam::Behavior>(behavior));
-  }
+  const auto byte_classes = input("byte_classes", std::uint8_t{});
+  if (byte_classes.size() != 256) throw nb::value_error("byte_classes of the wrong size");
+  const std::size_t byte_class_count = 1 + *std::max_element(byte_classes.data(), byte_classes.data() + 256);
   std::optional<tokseam::Normalization> normalization;
   if (tables.contains("decomposed"))
     normalization.emplace(tokseam::Normalization::Tables{
@@ -145,7 +153,9 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);
   tokseam::EncoderTables native{
       tokseam::Classes(suspect.size(), classes.data(), pairs.data(), suspect.data()),
-      std::move(stages),
+      automata(tables, "stages", suspect.size()),
+      automata(tables, "byte_stages", byte_class_count),
+      {},
       std::move(normalization),
       std::move(characters),
       std::move(added),
@@ -157,6 +167,7 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
       {},
       nb::cast<bool>(tables["whole_pieces_first"])};
   std::copy(byte_ids.begin(), byte_ids.end(), native.byte_ids.begin());
+  std::copy(byte_classes.data(), byte_classes.data() + 256, native.byte_classes.begin());
   nb::gil_scoped_release release;
   return std::make_unique<Encoder>(std::move(native));
 }

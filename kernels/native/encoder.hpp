@@ -37,6 +37,8 @@ struct AddedLiteral {
 struct EncoderTables {
   Classes classes;
   std::vector<Automaton> stages;
+  std::vector<Automaton> byte_stages;                // behind the others, on the bytes of each piece
+  std::array<std::uint8_t, 256> byte_classes;        // the classes that those know
   std::optional<Normalization> normalization;
   std::optional<Characters> characters;  // in place of stages and bytes: BPE over the characters of whole segments
   std::vector<AddedLiteral> added_tokens;
@@ -65,6 +67,8 @@ class Encoder {
   explicit Encoder(EncoderTables tables)
       : classes_(std::move(tables.classes)),
         stages_(std::move(tables.stages)),
+        byte_stages_(std::move(tables.byte_stages)),
+        byte_classes_(tables.byte_classes),
         normalization_(std::move(tables.normalization)),
         characters_(std::move(tables.characters)),
         vocabulary_bytes_(std::move(tables.vocabulary_bytes)),
@@ -226,7 +230,7 @@ class Encoder {
       std::int64_t points = 0;
       void start(std::size_t byte) {
         for (; at < byte; ++at) points += !is_continuation(text[at]);
-        starts.push_back(points);
+        starts.push_back(is_continuation(text[byte]) ? points - 1 : points);
       }
       void piece(const Segment& segment, std::size_t begin, std::size_t end) {
         if (segment.characters) return;  // a part; boundary() tells where pieces begin
@@ -270,6 +274,9 @@ class Encoder {
 
   // Up to this size a thread keeps its class buffer from call to call: sessions' windows and most messages fit.
   static constexpr std::size_t kKeptBufferBytes = std::size_t{1} << 18;
+
+  // Every byte counts by itself behind ByteLevel; no class has this number.
+  static constexpr std::uint8_t kNoInner = 0xFF;
 
   void merged(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
     if (characters_) {
@@ -336,12 +343,21 @@ class Encoder {
       classes_.fill(normalized, buffer.data());
     }
     CutMarks pass{cuts, marks};
+    std::vector<std::uint8_t> byte_buffer;  // classes of one piece's bytes
     normalized_tokens_.cut_out(
         segment.text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
-          split(stages_, 0, classes_, buffer.data(), begin, end, [&](std::size_t piece_begin, std::size_t piece_end) {
+          const auto piece = [&](std::size_t piece_begin, std::size_t piece_end) {
             pass(piece_begin, sink);
             sink.piece(segment, piece_begin, piece_end);
+          };
+          split(stages_, 0, classes_.inner(), buffer.data(), begin, end, [&](std::size_t from, std::size_t to) {
+            if (byte_stages_.empty()) return piece(from, to);
+            byte_buffer.clear();
+            for (std::size_t at = from; at < to; ++at)
+              byte_buffer.push_back(byte_classes_[static_cast<unsigned char>(segment.text[at])]);
+            split(byte_stages_, 0, kNoInner, byte_buffer.data(), 0, to - from,
+                  [&](std::size_t inside, std::size_t outside) { piece(from + inside, from + outside); });
           });
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
@@ -389,6 +405,8 @@ class Encoder {
 
   Classes classes_;
   std::vector<Automaton> stages_;
+  std::vector<Automaton> byte_stages_;
+  std::array<std::uint8_t, 256> byte_classes_;
   std::optional<Normalization> normalization_;
   std::optional<Characters> characters_;
   std::string vocabulary_bytes_;  // whole_ points into it

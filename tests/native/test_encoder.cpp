@@ -57,6 +57,8 @@ Encoder make_encoder() {
   ids.push_back(256), ids.push_back(257);
   return Encoder(EncoderTables{make_classes(),
                                {make_stage()},
+                               {},
+                               {},
                                std::nullopt,
                                std::nullopt,
                                {{"<s>", {.id = 300, .special = true}, false}, {"<s>9", {.id = 301}, false}},

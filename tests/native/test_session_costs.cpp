@@ -107,7 +107,7 @@ struct FourByteTokens {
       if (text[at - 1] == 'z' && text[at] == 'a') return at;
     return kNoCut;
   }
-  void encode(std::string_view text, bool, std::span<const std::size_t> cuts, Ids& ids,
+  void encode(std::string_view text, EncodeMode, std::span<const std::size_t> cuts, Ids& ids,
               std::vector<std::size_t>& marks) const {
     for (const std::size_t cut : cuts) marks.push_back((cut + 3) / 4);
     ids.resize(ids.size() + (text.size() + 3) / 4, 7);

@@ -44,12 +44,12 @@ def byte_level(**flags: bool) -> dict[str, Any]:
         ({"pre_tokenizer": None}, "byte_fallback"),
         ({"pre_tokenizer": byte_level(add_prefix_space=True)}, "adds a space"),
         ({"pre_tokenizer": BYTES_ONLY}, "one single piece"),
-        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [byte_level(), WORDS]}}, "ByteLevel"),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [byte_level(), byte_level()]}}, "ByteLevel"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"(?<=a)b"), BYTES_ONLY]}}, "lookbehind"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r" ", "Removed"), BYTES_ONLY]}}, "Removed"),
         (
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"\w+", "Removed", True), BYTES_ONLY]}},
-            "leaves text uncovered",
+            "leaves some text uncovered",
         ),
         ({"model": {"continuing_subword_prefix": "#"}}, "continuing_subword_prefix"),
         ({"model": {"end_of_word_suffix": "_"}}, "end_of_word_suffix"),
@@ -140,6 +140,14 @@ def test_dropout_is_refused() -> None:
                 }
             }
             for behavior in ("Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext")
+        ),
+        *(
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [WORDS, BYTES_ONLY, *behind]}}
+            for behind in (
+                [{"type": "Digits", "individual_digits": False}, split("[0-9][0-9]")],
+                [split("\u00c3."), split("[^\u0120]+", "MergedWithNext")],
+                [{"type": "Punctuation", "behavior": "Contiguous"}],
+            )
         ),
         {"post_processor": byte_level(add_prefix_space=True)},
         {"post_processor": byte_level(add_prefix_space=False)},
