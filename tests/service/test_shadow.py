@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiktoken
 from planted_faults import KINDS, Asked, Driver, Planter, session_shaped, token_strings
 from support.synthetic import description, split
 from tokseam.broker import demotions, protocol
@@ -345,6 +346,22 @@ def test_references_are_named_by_their_files(deepseek: Path, tokenizer: engine.T
     assert again is not made.references[tokenizer.sha256]
 
 
+def test_a_tiktoken_reference_is_this_process_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256}
+    shared = tiktoken.Encoding("tiny", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={"<|end|>": 257})
+    monkeypatch.setattr(tiktoken, "get_encoding", lambda name: shared)
+    made = load_verifier(["t=tiktoken:tiny"], Quarantine(tmp_path))
+    tokenizer = engine.load(shared)
+    assert list(made.references) == [tokenizer.sha256]
+    assert made.references[tokenizer.sha256]._encoding is not shared  # type: ignore[attr-defined]
+    assert made.renew(tokenizer.sha256) is not None
+    core = WorkerCore({"ds": tokenizer}, sampler=Sampler(1.0, GENEROUS, 1))
+    driver = Driver(core)
+    driver.send(Asked(0, "full", 0, 0, "ab <|end|>"))
+    driver.send(Asked(0, "append", 0, 0, "ab"))
+    assert [verdict and verdict.equal for verdict in (made.take(one, "w") for one in core.samples)] == [True, True]
+
+
 # -- demoting -----------------------------------------------------------------------------------------------------
 
 
@@ -459,6 +476,57 @@ def test_a_new_broker_learns_from_its_workers() -> None:
     assert tells(out, "demote") == {b"a", b"b"}
     assert router.on_restore("f" * 64, 101)[0] == 1
     router.validate()
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_whoever_comes_and_goes_all_workers_agree_with_the_broker(seed: int, tmp_path: Path) -> None:
+    """Random histories: faults, restores, workers and brokers that restart, with what they know and without."""
+    dice = random.Random(seed)
+    router, path = Router(), tmp_path / "demotions.json"
+    known: dict[bytes, dict[str, Demotion]] = {}  # of each connected worker
+    names: dict[bytes, str] = {}
+    hashes = ["a" * 64, "b" * 64]
+
+    def deliver(instructions: Any) -> None:
+        for one in instructions:
+            for demotion in one.demotions if isinstance(one, Tell) and one.worker in known else ():
+                if one.op == "demote":
+                    known[one.worker].setdefault(demotion.sha256, demotion)
+                else:
+                    known[one.worker].pop(demotion.sha256, None)
+
+    def join(name: str, knows: dict[str, Demotion]) -> None:
+        identity = dice.randbytes(5)
+        for old in [old for old, its in names.items() if its == name]:
+            del names[old], known[old]
+        known[identity], names[identity] = dict(knows), name
+        entries = [{"name": sha256[0], "sha256": sha256, "status": "native", "reason": ""} for sha256 in hashes]
+        deliver(router.on_ready(identity, name, 1, 2, 500, entries, 0.0, list(knows.values())))
+
+    for now in range(1, 120):
+        event = dice.random()
+        if event < 0.3 or not known:
+            name = dice.choice("xyz")
+            kept = next((known[identity] for identity, its in names.items() if its == name), {})
+            join(name, kept if dice.random() < 0.5 else {})
+        elif event < 0.6:  # a wrong answer, perhaps one of before the last restore
+            demotion = Demotion(dice.choice(hashes), "wrong", now - dice.choice((0, 0, 0, 5)))
+            sender = dice.choice([*known, b"v"])
+            if sender in known:
+                known[sender].setdefault(demotion.sha256, demotion)
+            deliver(router.on_demote(sender, [demotion]))
+        elif event < 0.8:
+            deliver(router.on_restore(dice.choice("ab"), now)[1])
+        elif event < 0.85:
+            demotions.save(path, router.demoted, router.restored)
+            router = Router()
+            if dice.random() < 0.5:
+                router.demoted, router.restored = demotions.load(path)
+            everybody = [(names[identity], knows) for identity, knows in known.items()]
+            for name, knows in everybody:
+                join(name, knows)
+        router.validate()
+        assert all(knows.keys() == router.demoted.keys() for knows in known.values()), now
 
 
 def test_demotions_outlive_the_tier(tmp_path: Path) -> None:
