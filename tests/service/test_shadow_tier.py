@@ -18,6 +18,7 @@ from service_support import FAST
 from tokseam.client import Tier, connect
 from tokseam.scripts.cli import main
 from tokseam.scripts.serve import READY, RunningTier, running_tier
+from tokseam.workers.sampling import OUTBOX_SAMPLES
 
 Reference = Callable[[str], list[int]]
 
@@ -161,17 +162,38 @@ def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Ref
         assert len(children) == 2
 
 
-def test_the_verifier_steps_aside(endpoint: str, deepseek: Path) -> None:
-    """It has the lowest priority that it gets, and so have its threads; nobody else has."""
-    with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1) as running:
+def test_the_verifier_steps_aside_and_is_never_waited_for(endpoint: str, deepseek: Path, reference: Reference) -> None:
+    """It has the lowest priority that it gets, its threads too, and nobody else; stopped, it costs samples alone."""
+    rates = ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", *FAST]
+    with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1, arguments=rates) as running:
         children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
         found: dict[bool, set[tuple[int, bool]]] = {True: set(), False: set()}
+        verifier = 0
         for child in children:
             verifies = b"tokseam.workers.shadow" in Path(f"/proc/{child}/cmdline").read_bytes()
+            verifier = int(child) if verifies else verifier
             for thread in map(int, os.listdir(f"/proc/{child}/task")):
                 low = os.sched_getscheduler(thread) in (os.SCHED_IDLE, os.SCHED_BATCH)
                 found[verifies].add((os.getpriority(os.PRIO_PROCESS, thread), low))
         assert found == {True: {(19, True)}, False: {(0, False)}}
+
+        with connect(endpoint) as client, client.session("s") as session:
+            session.encode("text")
+            wait_for(lambda: client.stats()["shadow"].get("verified", 0) == 1)
+            os.kill(verifier, signal.SIGSTOP)
+            for _ in range(OUTBOX_SAMPLES + 50):
+                session.append_patch(" and more")
+            assert session.ids == reference(session.text)
+            stats = wait_for(lambda: told if (told := client.stats()["shadow"])["dropped"] == 50 else None)
+            assert stats["queued"] == OUTBOX_SAMPLES
+            os.kill(verifier, signal.SIGCONT)
+            wait_for(lambda: client.stats()["shadow"]["queued"] == 0)
+            session.append_patch("!")
+            wait_for(lambda: client.stats()["shadow"]["drawn"] == 1 + OUTBOX_SAMPLES + 50 + 1)
+            wait_for(lambda: client.stats()["shadow"]["verified"] == client.stats()["shadow"]["sampled"])
+            stats = client.stats()["shadow"]
+            assert stats["drawn"] == stats["sampled"] + stats["dropped"] == 1 + OUTBOX_SAMPLES + 50 + 1
+            assert (stats["mismatched"], stats["lost"], stats["skipped"]) == (0, 0, 0)
 
 
 def test_a_verifier_leaves_what_is_not_its_own(endpoint: str, deepseek: Path, tmp_path: Path) -> None:
