@@ -49,6 +49,8 @@ import planted_faults as planted
 #: No byte budget: what is measured is the share of answers.
 UNBOUNDED = 1e15
 RATES = (0.05, 0.10)
+#: Characters behind which a drawn answer is timed: all of it is copied.
+CONTEXTS = (10_000, 100_000, 1_000_000)
 #: The paper's, at 5%: half of the faulty campaigns found within so many faulty requests, and 90% of them.
 PAPER_P50, PAPER_P90 = 13, 42
 
@@ -259,6 +261,30 @@ def costs(tokenizer: engine.Tokenizer, asked: list[planted.Asked], tick: Any) ->
     return {kind: records.Spread.of_ns(sample).as_dict() for kind, sample in taken.items()}
 
 
+def costs_by_context(tokenizer: engine.Tokenizer, rounds: int = 200) -> list[dict[str, float]]:
+    """Time appends of 1,400 characters when every answer is drawn, packed as for the verifier, and when none is."""
+    rows = []
+    for chars in CONTEXTS:
+        text = transcripts.source_text(chars + rounds * 1_400)
+        row: dict[str, float] = {"context_chars": chars}
+        for name, rate in (("not_drawn_us", 0.0), ("drawn_us", 1.0)):
+            core = WorkerCore({"ds": tokenizer}, sampler=Sampler(rate, UNBOUNDED, 0))
+            driver = planted.Driver(core)
+            driver.send(planted.Asked(0, "full", 0, 0, text[:chars]))
+            core.samples.clear()
+            taken = []
+            for start in range(chars, chars + rounds * 1_400, 1_400):
+                started = time.perf_counter_ns()
+                driver.send(planted.Asked(0, "append", 0, 0, text[start : start + 1_400]))
+                for sample in core.samples:
+                    pack_sample(sample, 0, "bench")
+                taken.append(time.perf_counter_ns() - started)
+                core.samples.clear()
+            row[name] = records.Spread.of_ns(taken).p50
+        rows.append(row)
+    return rows
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--requests", default=planted.REQUESTS, type=click.IntRange(min=50))
 @click.option("--faults", default=planted.FAULTS, type=click.IntRange(min=5))
@@ -294,6 +320,7 @@ def main(requests: int, faults: int, context_chars: int, per_s: float, campaigns
             for rate in RATES
         ]
         cost = costs(tokenizer, asked, ticker("costs"))
+        by_context = costs_by_context(tokenizer)
     delays = [detection_delays(rate, requests, faults, campaigns) for rate in RATES]
 
     table = Table(title=f"{faults} faults in {requests:,} session-shaped requests, contexts to {context_chars:,}")
@@ -330,6 +357,9 @@ def main(requests: int, faults: int, context_chars: int, per_s: float, campaigns
             f"{kind.replace('_', ' ')} {spread['p50']:.0f}/{spread['p99']:.0f}" for kind, spread in cost.items()
         )
     )
+    for row in by_context:
+        medians = (row["context_chars"], row["not_drawn_us"], row["drawn_us"])
+        console.print("an append behind {:,} characters (us, P50): not drawn {:.0f}, drawn {:.0f}".format(*medians))
     holds = not any(one[what] for one in (everything, *sampled) for what in ("missed", "false_positives")) and not any(
         one["dropped"] for one in sampled
     )
@@ -346,6 +376,7 @@ def main(requests: int, faults: int, context_chars: int, per_s: float, campaigns
             "detection": delays,
             "paper_at_5_percent": {"p50": PAPER_P50, "p90": PAPER_P90},
             "append_us": cost,
+            "append_by_context": by_context,
             "holds": holds,
         }
         records.write_json(json_path, record)
