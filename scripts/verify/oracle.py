@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
 Spans = npt.NDArray[np.int64]
 
@@ -40,6 +40,7 @@ class Oracle(Protocol):
     def answers(self, texts: Sequence[str], spans: bool = True) -> list[Answer]: ...
     def ids(self, texts: Sequence[str], add_special: bool = False, split_special: bool = False) -> list[list[int]]: ...
     def wrong_starts(self, texts: Sequence[str], claimed: Sequence[list[int]]) -> int | None: ...
+    def starts(self, texts: Sequence[str]) -> list[list[int]] | None: ...
     def normalized(self, text: str) -> str: ...
 
 
@@ -59,6 +60,7 @@ class HuggingFaceOracle:
             described["post_processor"] = None
             self._bare = Tokenizer.from_str(json.dumps(described))
             self._bare.encode_special_tokens = False
+        self._splitter = _splitter(json.loads(content))
         self.literals = {id_: token.content for id_, token in self._whole.get_added_tokens_decoder().items()}
         front = json.dumps([described.get("normalizer"), described.get("pre_tokenizer")])
         self.sides_stand_alone = not any(
@@ -95,9 +97,36 @@ class HuggingFaceOracle:
     def wrong_starts(self, texts: Sequence[str], claimed: Sequence[list[int]]) -> int | None:
         raise NotImplementedError("its answers tell the starts")
 
+    def starts(self, texts: Sequence[str]) -> list[list[int]] | None:
+        """Return where the pieces start, without encoding them; None where that can't be told."""
+        if self._splitter is None:
+            return None
+        return [
+            [start for start, _ in encoding.offsets]
+            for encoding in self._splitter.encode_batch(list(texts), add_special_tokens=False)
+        ]
+
     def normalized(self, text: str) -> str:
         normalizer = self._whole.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
+
+
+def _splitter(described: dict[str, Any]) -> Tokenizer | None:
+    """Return the same tokenizer with a model that makes one unknown token of every piece, which saves all merging.
+
+    None where a piece can have no id at all (a vocabulary without some byte), since such pieces are not counted as any.
+    """
+    vocabulary = described["model"].get("vocab", {})
+    if not isinstance(vocabulary, dict) or any(char not in vocabulary for char in pre_tokenizers.ByteLevel.alphabet()):
+        return None
+    described["model"] = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+    described["post_processor"] = None
+    try:
+        tokenizer: Tokenizer = Tokenizer.from_str(json.dumps(described))
+    except Exception:
+        return None
+    tokenizer.encode_special_tokens = False
+    return tokenizer
 
 
 class TiktokenOracle:
@@ -165,6 +194,9 @@ class TiktokenOracle:
             self._shown(texts, cut, long | pairs, 2),
         ]
         return min((index for index in wrong if index is not None), default=None)
+
+    def starts(self, texts: Sequence[str]) -> list[list[int]] | None:
+        return None
 
     def _shown(self, texts: Sequence[str], cut: list[list[bytes]], extra: set[bytes], shortest: int) -> int | None:
         ranks = {bytes([byte]): byte for byte in range(256)}

@@ -19,6 +19,7 @@ from .checks import (
     check_cuts,
     check_flags,
     check_history,
+    check_starts,
     check_texts,
     draw_cuts,
 )
@@ -28,6 +29,8 @@ from .walks import Coverage
 
 #: Characters of text that a round hands to the reference, about: a third of a second of its work.
 ROUND_CHARS = 120_000
+#: Characters of a stretch in a remixed text, on average.
+REMIX_CHARS = 12
 
 
 class Rounds:
@@ -55,13 +58,15 @@ class Rounds:
         kind = rng.random()
         if not self.subject.native:
             return self._histories(rng, tally) if kind < 0.5 else self._flags(rng, tally)
-        if kind < 0.40:
+        if kind < 0.35:
+            return check_starts(self.subject, [self._remixed(rng) for _ in range(4)], tally)
+        if kind < 0.55:
             return self._full(rng, tally, coverage)
-        if kind < 0.45:
+        if kind < 0.60:
             return self._flags(rng, tally)
-        if kind < 0.62:
+        if kind < 0.73:
             return self._parted(rng, tally, coverage, check_cuts)
-        if kind < 0.75:
+        if kind < 0.83:
             return self._parted(rng, tally, coverage, check_chunks)
         return self._histories(rng, tally)
 
@@ -135,6 +140,17 @@ class Rounds:
             return hard_text(rng, self.parts, max(1, length // 2))
         text = self._corpus.draw(rng, length)
         return text if kind < 0.75 else mutated(rng, text, self.alphabet, self.parts)
+
+    def _remixed(self, rng: random.Random) -> str:
+        """Return a long text of short stretches of a few others, so that many neighbours meet for little drawing."""
+        drawn = [self._text(rng, 3_000) for _ in range(3)]
+        parts: list[str] = []
+        for _ in range(ROUND_CHARS // 2 // REMIX_CHARS):
+            text = rng.choice(drawn)
+            at = rng.randrange(len(text) + 1)
+            parts.append(text[at : at + rng.randint(1, 2 * REMIX_CHARS)])
+        text = "".join(parts)
+        return self.subject.oracle.normalized(text) if rng.random() < 0.7 else text
 
     def _count_walks(self, texts: list[str], coverage: Coverage) -> None:
         for text in texts if coverage.walks else ():
