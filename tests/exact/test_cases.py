@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import families, shared_data
+from support import shared_data
 from support.families import Family
 from support.histories import Mirror
 from tokseam.kernels.errors import BadTextError
@@ -127,21 +127,3 @@ def test_case(family: Family, case: dict[str, Any], tmp_path: Path) -> None:
         family = with_patch(family, case, tmp_path)
     for index, probe in enumerate(probes):
         check_probe(family, probe, recorded[index] if recorded is not None else None)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_case_by_reference(reference_family: Family, case: dict[str, Any]) -> None:
-    """Short cases only: the point is the face and the flags, since the reference answers."""
-    assert reference_family.name in families.BY_REFERENCE
-    probes, recorded = probes_of(case, reference_family.name)
-    probes = probes if recorded is not None else []
-    if not probes or case["input"].get("patch") or max(len(t) for p in probes for t, _ in states(p)) > REFERENCE_CHARS:
-        pytest.skip("not a short case of this family")
-    assert recorded is not None
-    if not all(_is_unicode(text) for probe in probes for text, _ in states(probe)):
-        pytest.skip("refused text: see test_case")
-    for probe, answer in zip(probes, recorded, strict=True):
-        split = bool(probe.get("split_special_tokens", False))
-        for (text, add), ids in zip(states(probe), answer["ids"], strict=True):
-            found = reference_family.engine.encode(text, add_special_tokens=add, split_special_tokens=split)
-            assert shared_data.difference(found.tolist(), ids) == ""
