@@ -21,7 +21,8 @@ Request header            meaning                                              o
 
 Reply header: v, rq (nil where the request's id could not be read), cd (code: 'ok' or one of CODES), and where they
 apply ms (message for people), ra (milliseconds to wait before a retry), rv, dg, at ([start, stop) of the ids that the
-body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers), st (counters), lm (limits).
+body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers: name, sha256, status, reason, and
+demoted: since when, where it is), st (counters), lm (limits).
 
 `restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
 reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.

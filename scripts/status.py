@@ -64,10 +64,9 @@ def shadow_line(shadow: dict[str, int]) -> str:
     """Return what the verifier did, in a line."""
     if "sampled" not in shadow:
         return "verifier: none"
-    counts = ", ".join(
-        f"{name} {shadow.get(name, 0):,}"
-        for name in ("sampled", "verified", "mismatched", "queued", "dropped", "lost", "skipped")
-    )
+    names = ["sampled", "verified", "mismatched", "queued", "dropped", "lost", "skipped"]
+    names += [name for name in ("unsteady", "unverifiable", "failed", "faults") if shadow.get(name)]
+    counts = ", ".join(f"{name} {shadow.get(name, 0):,}" for name in names)
     return (
         f"verifier: {counts}, {shadow.get('verified_bytes', 0) / 2**20:,.1f} MiB, "
         f"delay P50 {shadow.get('delay_p50_us', 0) / 1e3:,.1f} ms, P99 {shadow.get('delay_p99_us', 0) / 1e3:,.1f} ms"

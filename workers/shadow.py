@@ -124,6 +124,8 @@ class Verifier:
         if reference is None:
             # Its file was replaced between the start of the worker and of this process.
             self.counters["unverifiable"] += 1
+            if self.counters["unverifiable"] == 1:
+                log.error("no file here has the content of tokenizer %s: restart the tier", sample.sha256[:16])
             return None
         try:
             text, emitted, note = rebuild(sample)
