@@ -162,11 +162,22 @@ class Verifier:
         return again
 
     def _convict(self, sample: Sample, worker: str, text: str, emitted: engine.Ids, verdict: Verdict) -> None:
+        """Quarantine an answer and demote its tokenizer: the second also where the first fails."""
         self.counters["mismatched"] += 1
         self.convicted.add(sample.sha256)
-        wanted = encode(self.references[sample.sha256], text, sample.flags)
-        window = slice(max(0, verdict.position - WINDOW_IDS), verdict.position + WINDOW_IDS)
-        record = {
+        name = None
+        try:
+            content = self._content(sample, text, emitted, verdict) if self.quarantine.with_text else {}
+            name = self.quarantine.put(self._record(sample, worker, text, verdict), content)
+        except Exception:
+            log.exception("a wrong answer could not be quarantined")
+        step = f"{sample.op}, path {sample.path}" if sample.path else sample.op
+        what = f"an answer ({step}) differed from the reference at id {verdict.position}"
+        log.error("tokenizer %s: %s; quarantined as %s", self._name(sample.sha256), what, name)
+        self.demotions.append(demotion_of(sample.sha256, what, name, sample.when_ms))
+
+    def _record(self, sample: Sample, worker: str, text: str, verdict: Verdict) -> dict[str, Any]:
+        return {
             "found_by": "verifier",
             "when": iso_time(sample.when_ms),
             "worker": worker,
@@ -186,15 +197,14 @@ class Verifier:
             "patch": {"start": sample.ids_start, "stop": sample.ids_stop, "ids": len(sample.patch) // 4},
             "history": history_of(sample.history),
         }
-        content = {
+
+    def _content(self, sample: Sample, text: str, emitted: engine.Ids, verdict: Verdict) -> dict[str, Any]:
+        wanted = encode(self.references[sample.sha256], text, sample.flags)
+        window = slice(max(0, verdict.position - WINDOW_IDS), verdict.position + WINDOW_IDS)
+        return {
             "text": text,
             "ids_at_difference": {"emitted": emitted[window].tolist(), "reference": wanted[window].tolist()},
         }
-        name = self.quarantine.put(record, content)
-        step = f"{sample.op}, path {sample.path}" if sample.path else sample.op
-        what = f"an answer ({step}) differed from the reference at id {verdict.position}"
-        log.error("tokenizer %s: %s; quarantined as %s", self._name(sample.sha256), what, name)
-        self.demotions.append(demotion_of(sample.sha256, what, name, sample.when_ms))
 
     def _name(self, sha256: str) -> str:
         return self.names.get(sha256, sha256[:16])

@@ -337,6 +337,17 @@ def test_what_cannot_be_checked_is_counted(tokenizer: engine.Tokenizer, verifier
     assert not compare(sample, ids, note, encode(verifier.references[sample.sha256], text, 0)).equal
 
 
+def test_a_record_that_fails_demotes_all_the_same(
+    tokenizer: engine.Tokenizer, tokens: dict[int, str], verifier: Verifier
+) -> None:
+    core = sampled_core(tokenizer, Planter(tokens, {0}, random.Random(1)))
+    Driver(core).send(Asked(0, "full", 0, 0, "some text"))
+    (sample,) = core.samples
+    verifier.take(dataclasses.replace(sample, history=[["too", "short"]]), "w")
+    assert not verifier.quarantine.records()
+    assert [demotion.sha256 for demotion in verifier.demotions] == [tokenizer.sha256]
+
+
 def test_references_are_named_by_their_files(deepseek: Path, tokenizer: engine.Tokenizer, tmp_path: Path) -> None:
     made = load_verifier([f"a={deepseek}"], Quarantine(tmp_path))
     assert list(made.references) == [tokenizer.sha256]
