@@ -1,0 +1,80 @@
+// Arbitrary bytes as a history of sessions and their forks, over the toy engine and chunks of a few bytes: after every
+// step the patched ids, the session's own, and its text are those of a full encode, and every invariant holds.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuzz_support.hpp"
+#include "session_support.hpp"
+
+namespace {
+
+using namespace tokseam;
+using test::Ids;
+
+constexpr std::size_t kMaxSteps = 40;
+constexpr std::size_t kMaxSessions = 4;
+
+struct Tracked {
+  Session<test::ToyEngine, test::TinyLimits> session;
+  std::string text;
+  Ids mirror;
+};
+
+void step(Tracked& tracked, fuzz::Bytes& bytes, std::uint8_t kind) {
+  auto& [session, text, mirror] = tracked;
+  const std::size_t chars = session.chars();
+  Splice splice;
+  if (kind == 0) {
+    text = bytes.text(60);
+    splice = session.reset(text);
+  } else if (kind < 3) {
+    const std::string delta = bytes.text(20);
+    text += delta;
+    splice = session.append(delta);
+  } else {
+    const std::size_t start = (bytes.byte() * std::size_t{257}) % (chars + 1);
+    const std::size_t stop = start + bytes.byte() % (chars - start + 1);
+    const std::string delta = bytes.text(12);
+    const std::size_t from = utf8::offset_of_code_point(text, start);
+    text.replace(from, utf8::offset_of_code_point(text, stop) - from, delta);
+    splice = session.edit(start, stop, delta);
+  }
+  test::apply_splice(splice, mirror);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const test::ToyEngine engine;
+  fuzz::Bytes bytes(data, size);
+  std::vector<Tracked> all;
+  all.push_back({Session<test::ToyEngine, test::TinyLimits>(engine, (bytes.byte() & 1) != 0), "", {}});
+  for (std::size_t steps = 0; steps < kMaxSteps && !bytes.empty(); ++steps) {
+    const std::uint8_t choice = bytes.byte();
+    const std::size_t which = (choice >> 3) % all.size();
+    if (choice % 8 == 7) {
+      Tracked twin{all[which].session.fork(), all[which].text, all[which].mirror};
+      if (all.size() < kMaxSessions) {
+        all.push_back(std::move(twin));
+      } else {
+        all[(which + 1) % all.size()] = std::move(twin);
+      }
+      continue;
+    }
+    Tracked& tracked = all[which];
+    step(tracked, bytes, choice % 8);
+    const Ids expected = engine.encode_all(tracked.text, tracked.session.split_special());
+    FUZZ_CHECK(tracked.mirror == expected);
+    FUZZ_CHECK(test::ids_of(tracked.session) == expected);
+    FUZZ_CHECK(test::text_of(tracked.session) == tracked.text);
+    tracked.session.validate();
+  }
+  for (const Tracked& tracked : all) {  // forks do not disturb each other
+    tracked.session.validate();
+    FUZZ_CHECK(test::ids_of(tracked.session) == tracked.mirror);
+  }
+  return 0;
+}
