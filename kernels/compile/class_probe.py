@@ -71,6 +71,18 @@ def probe_words() -> Members:
     return _cached("added token word", "onig", _probe_words)
 
 
+def probe_signs() -> Members:
+    """Return what the reference's Whitespace stage takes for neither words nor white space."""
+    members = ~(probe_words() | probe_spaces())
+    members[0xD800:0xE000] = False
+    return members
+
+
+def probe_split_spaces() -> Members:
+    """Return what the reference's WhitespaceSplit stage drops."""
+    return _cached("whitespace split", "onig", lambda: _probe_dropped(pre_tokenizers.WhitespaceSplit()))
+
+
 def _cached(what: str, dialect: str, probe: Any) -> Members:
     key = f"{engine_version(dialect)}\0{what}"
     packed = cache.get("classes", key)
@@ -111,7 +123,11 @@ def _probe_isolated(stage: Any) -> Members:
 
 def _probe_spaces() -> Members:
     # The Whitespace stage splits by \w+|[^\w\s]+ of those regexes and drops the rest.
-    left_over = "".join(piece for piece, _ in pre_tokenizers.Whitespace().pre_tokenize_str(every_character()))
+    return _probe_dropped(pre_tokenizers.Whitespace())
+
+
+def _probe_dropped(stage: Any) -> Members:
+    left_over = "".join(piece for piece, _ in stage.pre_tokenize_str(every_character()))
     members = ~members_of(left_over)
     members[0xD800:0xE000] = False
     return members

@@ -1,4 +1,4 @@
-"""NFC and NFKC as the reference does them, as tables probed out of its own normalizers.
+"""Normal forms and lower case as the reference does them, as tables probed out of its own normalizers.
 
 The reference's normalization data is years older than its regex data, so neither Python's nor any other library's may
 stand in.
@@ -23,7 +23,10 @@ from .. import cache
 from .class_probe import CODE_POINTS, Members, engine_version, every_character
 from .refusal import Refusal
 
-Form = Literal["NFC", "NFKC"]
+Form = Literal["NFC", "NFKC", "NFD", "NFKD", "Lowercase"]
+
+#: The forms that compose again what they have decomposed.
+_COMPOSING = ("NFC", "NFKC")
 
 #: Fences between probes; a starter that composes with nothing.
 _FENCE = "\n"
@@ -44,9 +47,19 @@ class Normalization:
     order: code point -> combining class, where it is not 0. composition: (first, second) -> composite.
     """
 
+    form: Form
     decomposition: dict[int, tuple[int, ...]]
     order: dict[int, int]
     composition: dict[tuple[int, int], int]
+
+    @property
+    def composes(self) -> bool:
+        return self.form in _COMPOSING
+
+    @property
+    def hangul(self) -> bool:
+        """Whether Hangul syllables are taken apart."""
+        return self.form != "Lowercase"
 
     def suspect(self) -> Members:
         """Characters whose presence can make a text change.
@@ -57,8 +70,11 @@ class Normalization:
         members[list(self.order)] = True
         members[[second for _, second in self.composition]] = True
         members[[point for point in self.decomposition if self.normalize(chr(point)) != chr(point)]] = True
-        members[HANGUL_V[0] : HANGUL_V[1] + 1] = True
-        members[HANGUL_T[0] : HANGUL_T[1] + 1] = True
+        if self.composes:
+            members[HANGUL_V[0] : HANGUL_V[1] + 1] = True
+            members[HANGUL_T[0] : HANGUL_T[1] + 1] = True
+        elif self.hangul:
+            members[HANGUL_FIRST : HANGUL_LAST + 1] = True
         return members
 
     def composes_onward(self) -> Members:
@@ -69,13 +85,15 @@ class Normalization:
         counts.
         """
         members = np.zeros(CODE_POINTS, dtype=bool)
+        if not self.composes:
+            return members
         members[list(self.decomposition)] = True
         members[[first for first, _ in self.composition]] = True
         members[HANGUL_L[0] : HANGUL_L[1] + 1] = True
         members[HANGUL_FIRST : HANGUL_LAST + 1] = True
         return members
 
-    def arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
+    def arrays(self) -> dict[str, npt.NDArray[np.uint32] | bool]:
         """Return flat tables for the native engine, sorted by key."""
         points = sorted(self.decomposition)
         lengths = [len(self.decomposition[p]) for p in points]
@@ -89,6 +107,8 @@ class Normalization:
             "composed_first": np.array([a for a, _ in pairs], dtype=np.uint32),
             "composed_second": np.array([b for _, b in pairs], dtype=np.uint32),
             "composite": np.array([self.composition[p] for p in pairs], dtype=np.uint32),
+            "hangul_decomposes": self.hangul,
+            "hangul_composes": self.composes,
         }
 
     def normalize(self, text: str) -> str:
@@ -96,7 +116,7 @@ class Normalization:
         points: list[int] = []
         for char in text:
             point = ord(char)
-            if HANGUL_FIRST <= point <= HANGUL_LAST:
+            if self.hangul and HANGUL_FIRST <= point <= HANGUL_LAST:
                 index = point - HANGUL_FIRST
                 points += [0x1100 + index // 588, 0x1161 + index % 588 // 28] + [0x11A7 + index % 28] * (index % 28 > 0)
             else:
@@ -126,6 +146,8 @@ class Normalization:
         return out
 
     def _pair(self, first: int, second: int) -> int | None:
+        if not self.composes:
+            return None
         if HANGUL_L[0] <= first <= HANGUL_L[1] and HANGUL_V[0] <= second <= HANGUL_V[1]:
             return HANGUL_FIRST + ((first - 0x1100) * 21 + second - 0x1161) * 28
         if (
@@ -144,6 +166,7 @@ def probe_normalization(form: Form) -> Normalization:
     if kept is not None:
         decomposition, order, composition = json.loads(kept)
         return Normalization(
+            form,
             {point: tuple(points) for point, points in decomposition},
             dict(order),
             {(first, second): composite for first, second, composite in composition},
@@ -165,26 +188,38 @@ def _fenced(normalize: object, texts: list[str]) -> list[str]:
     return joined.split(_FENCE)
 
 
-def _probe(form: Form) -> Normalization:
-    nfd, nfc = normalizers.NFD(), normalizers.NFC()
-    characters = [c for c in every_character() if c != _FENCE]
-    characters = [c for c in characters if not HANGUL_FIRST <= ord(c) <= HANGUL_LAST]
+def _normalizer(form: Form) -> object:
+    normalizer: object = getattr(normalizers, form)()
+    return normalizer
 
-    def decompositions(normalizer: object) -> dict[int, tuple[int, ...]]:
-        pairs = zip(characters, _fenced(normalizer, characters), strict=True)
+
+def _probe(form: Form) -> Normalization:
+    characters = [c for c in every_character() if c != _FENCE and not HANGUL_FIRST <= ord(c) <= HANGUL_LAST]
+
+    def changed(by: Form) -> dict[int, tuple[int, ...]]:
+        pairs = zip(characters, _fenced(_normalizer(by), characters), strict=True)
         return {ord(char): tuple(map(ord, result)) for char, result in pairs if result != char}
 
-    decomposition = decompositions(nfd)
-    order = _probe_order([c for c in characters if ord(c) not in decomposition])
-    composed = _fenced(nfc, [chr(point) for point in decomposition])
-    composition: dict[tuple[int, int], int] = {}
-    kept = [point for point, result in zip(decomposition, composed, strict=True) if result == chr(point)]
-    for point, prefix in zip(kept, _fenced(nfc, ["".join(map(chr, decomposition[p][:-1])) for p in kept]), strict=True):
-        if len(prefix) == 1:
-            composition[ord(prefix), decomposition[point][-1]] = point
-    if form == "NFKC":  # decomposes further, and composes the same pairs
-        decomposition = decompositions(normalizers.NFKD())
-    return Normalization(decomposition, order, composition)
+    if form == "Lowercase":
+        return Normalization(form, changed(form), {}, {})
+    canonical = changed("NFD")
+    order = _probe_order([c for c in characters if ord(c) not in canonical])
+    decomposition = canonical if form in ("NFC", "NFD") else changed("NFKD")
+    composition = _probe_composition(canonical) if form in _COMPOSING else {}
+    return Normalization(form, decomposition, order, composition)
+
+
+def _probe_composition(canonical: dict[int, tuple[int, ...]]) -> dict[tuple[int, int], int]:
+    """Find the pairs that compose: what a composite's decomposition but its last character composes to, and that."""
+    nfc = _normalizer("NFC")
+    composed = _fenced(nfc, [chr(point) for point in canonical])
+    kept = [point for point, result in zip(canonical, composed, strict=True) if result == chr(point)]
+    prefixes = _fenced(nfc, ["".join(map(chr, canonical[point][:-1])) for point in kept])
+    return {
+        (ord(prefix), canonical[point][-1]): point
+        for point, prefix in zip(kept, prefixes, strict=True)
+        if len(prefix) == 1
+    }
 
 
 def _probe_order(characters: list[str]) -> dict[int, int]:
@@ -194,7 +229,7 @@ def _probe_order(characters: list[str]) -> dict[int, int]:
     character belongs is
     the reference's answer: in the class whose mark it changes places with on neither side.
     """
-    nfd = normalizers.NFD()
+    nfd = _normalizer("NFD")
     low = _fenced(nfd, [char + _LOWEST for char in characters])
     high = _fenced(nfd, [_HIGHEST + char for char in characters])
     marks = [
@@ -221,10 +256,9 @@ def _probe_order(characters: list[str]) -> dict[int, int]:
 
 def _check(tables: Normalization, form: Form) -> None:
     """Compare with the reference: every character alone, and random texts of the characters that interact."""
-    reference = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
-    interacting = [
-        chr(p) for p in {*tables.order, *(s for _, s in tables.composition), *(f for f, _ in tables.composition)}
-    ]
+    reference = _normalizer(form)
+    pairs = {point for pair in tables.composition for point in pair}
+    interacting = [chr(point) for point in {*tables.order, *pairs} or {*tables.decomposition, ord("a")}]
     rng = random.Random(0)
     texts = [chr(p) for p in (*tables.decomposition, *tables.order)]
     texts += ["".join(map(chr, points)) for points in tables.decomposition.values()]

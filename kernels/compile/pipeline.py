@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .normalization import Form
 from .refusal import Refusal
-from .regex_syntax import Atom, Dialect, Node, Repeat, literal, parse
+from .regex_syntax import Atom, Choice, Dialect, Node, Repeat, literal, parse
 
 #: What ByteLevel with use_regex splits by; a constant inside the reference (pre_tokenizers/byte_level.rs, after
 #: GPT-2's encoder.py).
@@ -24,13 +25,16 @@ DIGIT = "<digit>"
 #: The same for its Punctuation stage.
 PUNCTUATION = "<punctuation>"
 
+#: The \\w and the [^\\w\\s] of its Whitespace stage, and what its WhitespaceSplit stage takes for white space.
+WORD, SIGN, SPACE = "<word>", "<sign>", "<space>"
+
 #: Bytes that no UTF-8 text holds: a vocabulary without them lacks nothing.
 NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 
 
 #: What becomes of a match and the gaps beside it, by its number in kernels/native/automaton.hpp.
-BEHAVIORS = ("Isolated", "MergedWithPrevious", "MergedWithNext")
-Behavior = Literal["Isolated", "MergedWithPrevious", "MergedWithNext"]
+BEHAVIORS = ("Isolated", "MergedWithPrevious", "MergedWithNext", "MatchesDropped", "GapsDropped")
+Behavior = Literal["Isolated", "MergedWithPrevious", "MergedWithNext", "MatchesDropped", "GapsDropped"]
 
 #: When a marker is put in front of a segment, by its number in kernels/native/characters.hpp.
 PREFIXES = ("never", "always", "unless there", "first, unless there")
@@ -38,13 +42,9 @@ PREFIXES = ("never", "always", "unless there", "first, unless there")
 
 @dataclass(frozen=True)
 class Stage:
-    """One splitting stage.
-
-    With total, text that no match covers would be dropped, so there must never be any.
-    """
+    """One splitting stage: its regex, and what becomes of matches and gaps."""
 
     tree: Node
-    total: bool = False
     behavior: Behavior = "Isolated"
 
 
@@ -81,7 +81,7 @@ class CharacterModel:
 class Pipeline:
     """A tokenizer, understood.
 
-    form: the Unicode normalization that the text is brought to. vocabulary: (bytes, id) of every entry that text can
+    forms: the normalizations that the text goes through, in order. vocabulary: (bytes, id) of every entry that text can
     become. merges: (left id, right id, rank, merged id); of equal
     ranks the
     leftmost goes first. byte_ids: the id of each single byte, None where the vocabulary lacks it and the reference
@@ -89,7 +89,7 @@ class Pipeline:
     """
 
     dialect: Dialect
-    form: Literal["NFC", "NFKC"] | None
+    forms: list[Form]
     stages: list[Stage]
     added_tokens: list[AddedToken]
     vocabulary: list[tuple[bytes, int]]
@@ -132,18 +132,18 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
     ]
     if any(part["type"] == "ByteLevel" for part in pre_tokenizers):
         at = next(i for i, part in enumerate(pre_tokenizers) if part["type"] == "ByteLevel") + 1
-        form, stages = _form(normalizers), _stages(pre_tokenizers[:at])
+        forms, stages = _forms(normalizers), _stages(pre_tokenizers[:at])
         byte_stages = _stages(pre_tokenizers[at:], behind_bytes=True)
         vocabulary, byte_ids = _byte_level_vocabulary(model)
         characters = None
     else:
-        form, stages, byte_stages = None, [], []
+        forms, stages, byte_stages = [], [], []
         characters = _character_model(normalizers, pre_tokenizers, model, tokens)
         vocabulary = [(entry.encode(), id_) for entry, id_ in model["vocab"].items() if entry]
         byte_ids = [None] * 256
     pipeline = Pipeline(
         dialect="onig",
-        form=form,
+        forms=forms,
         stages=stages,
         added_tokens=tokens,
         vocabulary=vocabulary,
@@ -175,8 +175,8 @@ def from_tiktoken(encoding: Any) -> Pipeline:
                 merges.append((left, right, rank, rank))
     return Pipeline(
         dialect="rust",
-        form=None,
-        stages=[Stage(parse(encoding._pat_str, "rust"), total=True)],
+        forms=[],
+        stages=[Stage(parse(encoding._pat_str, "rust"), "GapsDropped")],
         added_tokens=[AddedToken(content, id_, True, False) for content, id_ in special.items() if content],
         vocabulary=vocabulary,
         merges=merges,
@@ -185,15 +185,14 @@ def from_tiktoken(encoding: Any) -> Pipeline:
     )
 
 
-def _form(normalizers: list[Mapping[str, Any]]) -> Literal["NFC", "NFKC"] | None:
-    """Return the form that the text is brought to."""
-    forms = [part["type"] for part in normalizers]
-    for kind in forms:
-        if kind not in ("NFC", "NFKC"):
-            raise Refusal(f"its normalizer {kind} is not understood yet")
-    if not forms:
-        return None
-    return "NFKC" if "NFKC" in forms else "NFC"  # NFKC text is NFC text, whichever comes first
+def _forms(normalizers: list[Mapping[str, Any]]) -> list[Form]:
+    """Return the normalizations that the text goes through."""
+    forms: list[Form] = []
+    for part in normalizers:
+        if part["type"] not in ("NFC", "NFKC", "NFD", "NFKD", "Lowercase"):
+            raise Refusal(f"its normalizer {part['type']} is not understood yet")
+        forms.append(part["type"])
+    return forms
 
 
 def _stages(parts: list[Mapping[str, Any]], behind_bytes: bool = False) -> list[Stage]:
@@ -209,6 +208,15 @@ def _stages(parts: list[Mapping[str, Any]], behind_bytes: bool = False) -> list[
             stages.append(_split(part))
         elif kind == "Digits":
             stages.append(_stage(Atom(DIGIT), "Isolated" if part["individual_digits"] else "Contiguous"))
+        elif kind == "Whitespace":
+            stages.append(
+                Stage(
+                    Choice((Repeat(Atom(WORD), 1, None, "greedy"), Repeat(Atom(SIGN), 1, None, "greedy"))),
+                    "GapsDropped",
+                )
+            )
+        elif kind == "WhitespaceSplit":
+            stages.append(Stage(Atom(SPACE), "MatchesDropped"))
         elif kind == "Punctuation":
             stages.append(_stage(Atom(PUNCTUATION), part.get("behavior", "Isolated")))
         else:
@@ -235,12 +243,12 @@ def _stage(tree: Node, behavior: str, invert: bool = False) -> Stage:
     if behavior == "Contiguous":
         # Matches side by side are one piece. A greedy loop never goes back into a match: it may always end behind it.
         return Stage(Repeat(tree, 1, None, "greedy"))
-    if behavior == "Removed" and invert:
-        return Stage(tree, total=True)
+    if behavior == "Removed":
+        return Stage(tree, "GapsDropped" if invert else "MatchesDropped")
     if behavior == "MergedWithPrevious" and not invert:
-        return Stage(tree, behavior="MergedWithPrevious")
+        return Stage(tree, "MergedWithPrevious")
     if behavior == "MergedWithNext" and not invert:
-        return Stage(tree, behavior="MergedWithNext")
+        return Stage(tree, "MergedWithNext")
     inverted = " with invert" if invert else ""
     raise Refusal(f"its split has the behavior {behavior}{inverted}, which is not understood yet")
 

@@ -54,6 +54,8 @@ def stage_pairs(automaton: Automaton, behavior: Behavior = "Isolated") -> tuple[
     before, behind = gap[:, None], gap[None, :]
     if behavior == "MergedWithPrevious":
         joined = before | np.zeros_like(behind)  # a gap takes the match, or the gap, behind it along
+    elif behavior == "GapsDropped":
+        joined = np.zeros_like(quiet)  # two gaps that meet are dropped together as they are apart
     elif behavior == "MergedWithNext":
         joined = behind | np.zeros_like(before)
     else:

@@ -16,7 +16,9 @@ from .class_probe import (
     probe_atom,
     probe_numeric,
     probe_punctuation,
+    probe_signs,
     probe_spaces,
+    probe_split_spaces,
     probe_words,
 )
 from .classes import Classes, partition
@@ -27,6 +29,9 @@ from .pipeline import (
     DIGIT,
     PREFIXES,
     PUNCTUATION,
+    SIGN,
+    SPACE,
+    WORD,
     AddedToken,
     Behavior,
     CharacterModel,
@@ -68,8 +73,8 @@ class Compiled:
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:
     """Compile. Raises Refusal with the condition that does not hold."""
-    normalization = probe_normalization(pipeline.form) if pipeline.form else None
-    literals = [_as_searched(token, pipeline, normalization) for token in pipeline.added_tokens]
+    normalizations = [probe_normalization(form) for form in pipeline.forms]
+    literals = [_as_searched(token, pipeline, normalizations) for token in pipeline.added_tokens]
     looked_at = _Surroundings.of(pipeline.added_tokens)
     seams = constraints(pipeline.added_tokens, literals, looked_at.spaces)
     if pipeline.characters:
@@ -77,14 +82,15 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
         native["characters"] = _characters(pipeline, pipeline.characters, seams)
         return Compiled(pipeline, None, [], None, native)
     programs, atoms = _programs(pipeline, pipeline.stages)
-    if normalization:
-        atoms[_SUSPECT], atoms[_ONWARD] = normalization.suspect(), normalization.composes_onward()
+    if normalizations:
+        atoms[_SUSPECT] = np.logical_or.reduce([one.suspect() for one in normalizations])
+        atoms[_ONWARD] = np.logical_or.reduce([one.composes_onward() for one in normalizations])
     for char in _literal_characters(literals):
         atoms[f"<{char}>"] = members_of(char)
     if looked_at.spaces:
         atoms[_SPACE] = members_of("".join(looked_at.spaces))
     classes = partition(atoms)
-    stages = _automata(pipeline.stages, programs, classes.membership, classes.count)
+    stages = _automata(programs, classes.membership, classes.count)
     behaviors = [stage.behavior for stage in pipeline.stages]
     pairs = synchronizing_pairs(stages, behaviors, seams.class_pairs(classes), _excluded(classes))
     native = _common(pipeline, literals, looked_at) | {
@@ -93,8 +99,7 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
         "stages": _numbered(stages, behaviors),
     }
-    if normalization:
-        native |= normalization.arrays()
+    native["normalizations"] = [one.arrays() for one in normalizations]
     return Compiled(pipeline, classes, stages, pairs, native)
 
 
@@ -104,14 +109,8 @@ def _programs(pipeline: Pipeline, stages: list[Stage]) -> tuple[list[Program], d
     return programs, {atom: _probe(atom, pipeline) for program in programs for atom in program.atoms()}
 
 
-def _automata(
-    stages: list[Stage], programs: list[Program], membership: dict[str, npt.NDArray[np.bool_]], classes: int
-) -> list[Automaton]:
-    automata = [build(program, membership, classes) for program in programs]
-    for stage, automaton in zip(stages, automata, strict=True):
-        if stage.total and automaton.can_fail().any():
-            raise Refusal("its regex leaves some text uncovered, which would be dropped")
-    return automata
+def _automata(programs: list[Program], membership: dict[str, npt.NDArray[np.bool_]], classes: int) -> list[Automaton]:
+    return [build(program, membership, classes) for program in programs]
 
 
 def _numbered(automata: list[Automaton], behaviors: list[Behavior]) -> list[tuple[npt.NDArray[np.uint16], int]]:
@@ -128,7 +127,7 @@ def _byte_stages(pipeline: Pipeline) -> dict[str, Any]:
     signature = np.array([[members[point] for members in atoms.values()] for point in spelled], dtype=bool)
     rows, classes = np.unique(signature.reshape(256, -1), axis=0, return_inverse=True)
     membership = {atom: rows[:, column] for column, atom in enumerate(atoms)}
-    automata = _automata(pipeline.byte_stages, programs, membership, len(rows))
+    automata = _automata(programs, membership, len(rows))
     return {
         "byte_classes": classes.reshape(-1).astype(np.uint8),
         "byte_stages": _numbered(automata, [stage.behavior for stage in pipeline.byte_stages]),
@@ -136,18 +135,26 @@ def _byte_stages(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _probe(atom: str, pipeline: Pipeline) -> Members:
-    if atom == DIGIT:
-        return probe_numeric()
-    return probe_punctuation() if atom == PUNCTUATION else probe_atom(atom, pipeline.dialect)
+    own = {
+        DIGIT: probe_numeric,
+        PUNCTUATION: probe_punctuation,
+        WORD: probe_words,
+        SIGN: probe_signs,
+        SPACE: probe_split_spaces,
+    }
+    return own[atom]() if atom in own else probe_atom(atom, pipeline.dialect)
 
 
-def _as_searched(token: AddedToken, pipeline: Pipeline, normalization: Normalization | None) -> str:
+def _as_searched(token: AddedToken, pipeline: Pipeline, normalizations: list[Normalization]) -> str:
     """Return the literal as it is looked for: normalized, where that is done in normalized text."""
     if not token.normalized:
         return token.content
     model = pipeline.characters
     if model is None:
-        return normalization.normalize(token.content) if normalization else token.content
+        content = token.content
+        for one in normalizations:
+            content = one.normalize(content)
+        return content
     text = token.content.replace(model.replaced, model.replacement) if model.replaced else token.content
     return model.marker + text if model.prefix == "always" else text
 
@@ -220,6 +227,7 @@ def _one_class() -> dict[str, Any]:
         "pairs": np.zeros((1, 1), dtype=np.uint8),
         "suspect": np.zeros(1, dtype=np.uint8),
         "stages": [],
+        "normalizations": [],
     }
 
 

@@ -12,8 +12,9 @@
 namespace tokseam {
 
 // What becomes of a match and of the gaps beside it; the reference's SplitDelimiterBehavior. ('Contiguous' is compiled as a
-// repeat; 'Removed' is taken only where nothing is removed.)
-enum class Behavior : std::uint8_t { isolated, merged_with_previous, merged_with_next };
+// repeat.) Text that is dropped belongs to no piece.
+enum class Behavior : std::uint8_t { isolated, merged_with_previous, merged_with_next, matches_dropped, gaps_dropped };
+inline constexpr int kBehaviors = 5;
 
 class Automaton {
  public:
@@ -99,10 +100,18 @@ void split(const std::vector<Automaton>& stages, std::size_t stage, std::uint8_t
         emit(open, at);
         open = at;
         break;
+      case Behavior::matches_dropped:
+        emit(gap, at);
+        open = stop;
+        break;
+      case Behavior::gaps_dropped:
+        emit(at, stop);
+        open = stop;
+        break;
     }
     at = gap = stop;
   }
-  emit(open, end);
+  if (automaton.behavior() != Behavior::gaps_dropped) emit(open, end);
 }
 
 }  // namespace tokseam

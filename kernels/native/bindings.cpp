@@ -114,7 +114,7 @@ std::vector<tokseam::Automaton> automata(const nb::dict& tables, const char* nam
   for (nb::handle stage : tables[name]) {
     const auto [table, behavior] =
         nb::cast<std::pair<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>, int>>(stage);
-    if (table.shape(1) != classes + 1 || behavior < 0 || behavior > 2)
+    if (table.shape(1) != classes + 1 || behavior < 0 || behavior >= tokseam::kBehaviors)
       throw nb::value_error("an automaton of the wrong size");
     result.emplace_back(table.data(), table.shape(0), classes, static_cast<tokseam::Behavior>(behavior));
   }
@@ -132,11 +132,15 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto byte_classes = input("byte_classes", std::uint8_t{});
   if (byte_classes.size() != 256) throw nb::value_error("byte_classes of the wrong size");
   const std::size_t byte_class_count = 1 + *std::max_element(byte_classes.data(), byte_classes.data() + 256);
-  std::optional<tokseam::Normalization> normalization;
-  if (tables.contains("decomposed"))
-    normalization.emplace(tokseam::Normalization::Tables{
-        u32("decomposed"), u32("decomposition_ends"), u32("decomposition"), u32("ordered"), u32("order"),
-        u32("composed_first"), u32("composed_second"), u32("composite")});
+  std::vector<tokseam::Normalization> normalizations;
+  for (nb::handle entry : tables["normalizations"]) {
+    const auto form = nb::cast<nb::dict>(entry);
+    const auto part = [&](const char* name) { return vector_of<std::uint32_t>(form, name); };
+    normalizations.emplace_back(tokseam::Normalization::Tables{
+        part("decomposed"), part("decomposition_ends"), part("decomposition"), part("ordered"), part("order"),
+        part("composed_first"), part("composed_second"), part("composite"), nb::cast<bool>(form["hangul_decomposes"]),
+        nb::cast<bool>(form["hangul_composes"])});
+  }
   std::vector<tokseam::AddedLiteral> added;
   for (nb::handle entry : tables["added_tokens"]) {
     const auto [content, id, special, normalized, lstrip, rstrip, single_word] =
@@ -156,7 +160,7 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
       automata(tables, "stages", suspect.size()),
       automata(tables, "byte_stages", byte_class_count),
       {},
-      std::move(normalization),
+      std::move(normalizations),
       std::move(characters),
       std::move(added),
       std::move(surroundings),

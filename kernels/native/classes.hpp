@@ -21,7 +21,7 @@ class Classes {
   Classes(std::size_t count, const std::uint8_t* class_of, const std::uint8_t* pairs, const std::uint8_t* suspect)
       : count_(count), pairs_(pairs, pairs + count * count), suspect_(suspect, suspect + count), ascii_(class_of) {
     for (std::size_t byte = 0; byte < 0x80; ++byte)
-      if (suspect_[class_of[byte]]) throw std::invalid_argument("classes: no normalization changes ASCII");
+      if (suspect_[class_of[byte]]) ascii_suspect_ = 1;
     std::unordered_map<std::string_view, std::uint16_t> known;
     for (std::size_t block = 0; block < kBlocks; ++block) {
       const std::string_view content(reinterpret_cast<const char*>(class_of + block * kBlockSize), kBlockSize);
@@ -45,9 +45,9 @@ class Classes {
   bool synchronizing(std::uint8_t a, std::uint8_t b) const { return pairs_[a * count_ + b] != 0; }
 
   // Write one byte a byte of text: a character's class at its first byte, inner() at the others.
-  // Returns whether any character is suspect (normalization may change the text).
+  // Returns whether any character may be suspect (normalization may change the text).
   bool fill(std::string_view text, std::uint8_t* out) const {
-    std::uint8_t any = 0;
+    std::uint8_t any = ascii_suspect_;
     const std::size_t n = text.size();
     for (std::size_t i = 0; i < n;) {
       if (static_cast<unsigned char>(text[i]) < 0x80) {
@@ -102,6 +102,7 @@ class Classes {
   std::size_t count_;                // classes; at most 253, so that inner() and the end have numbers of their own
   std::vector<std::uint8_t> pairs_;  // [a * count_ + b] != 0: synchronizing
   std::vector<std::uint8_t> suspect_;
+  std::uint8_t ascii_suspect_ = 0;  // some ASCII character is (a change of case): then every text may hold one
   AsciiClasses ascii_;
   std::vector<std::uint8_t> blocks_;  // the distinct blocks of 256 classes
   std::uint16_t index_[kBlocks] = {};

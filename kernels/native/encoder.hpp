@@ -39,7 +39,7 @@ struct EncoderTables {
   std::vector<Automaton> stages;
   std::vector<Automaton> byte_stages;                // behind the others, on the bytes of each piece
   std::array<std::uint8_t, 256> byte_classes;        // the classes that those know
-  std::optional<Normalization> normalization;
+  std::vector<Normalization> normalizations;  // in order, each on what the one before made
   std::optional<Characters> characters;  // in place of stages and bytes: BPE over the characters of whole segments
   std::vector<AddedLiteral> added_tokens;
   Surroundings surroundings;
@@ -69,7 +69,7 @@ class Encoder {
         stages_(std::move(tables.stages)),
         byte_stages_(std::move(tables.byte_stages)),
         byte_classes_(tables.byte_classes),
-        normalization_(std::move(tables.normalization)),
+        normalizations_(std::move(tables.normalizations)),
         characters_(std::move(tables.characters)),
         vocabulary_bytes_(std::move(tables.vocabulary_bytes)),
         whole_(tables.vocabulary_ids.size()),
@@ -334,13 +334,18 @@ class Encoder {
     std::vector<std::uint8_t>& buffer = raw.size() <= kKeptBufferBytes ? kept_buffer : large_buffer;
     if (buffer.size() < raw.size()) buffer.resize(raw.size());
     Segment segment{raw, raw_begin};
-    std::string normalized;
-    if (classes_.fill(raw, buffer.data()) && normalization_) {
-      normalized = normalization_->apply(raw, buffer.data(), classes_, cuts);
-      segment.text = normalized;
-      segment.changed = normalized != raw;
-      if (buffer.size() < normalized.size()) buffer.resize(normalized.size());
-      classes_.fill(normalized, buffer.data());
+    std::string normalized, kept;  // `kept` is what segment.text looks at, once anything was normalized
+    bool suspect = classes_.fill(raw, buffer.data());
+    if (suspect) {
+      for (const Normalization& normalization : normalizations_) {
+        if (!suspect) break;
+        normalized = normalization.apply(segment.text, buffer.data(), classes_, cuts);
+        std::swap(normalized, kept);
+        segment.text = kept;
+        if (buffer.size() < kept.size()) buffer.resize(kept.size());
+        suspect = classes_.fill(kept, buffer.data());
+      }
+      segment.changed = segment.text != raw;
     }
     CutMarks pass{cuts, marks};
     std::vector<std::uint8_t> byte_buffer;  // classes of one piece's bytes
@@ -348,7 +353,7 @@ class Encoder {
         segment.text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
           const auto piece = [&](std::size_t piece_begin, std::size_t piece_end) {
-            pass(piece_begin, sink);
+            pass(piece_begin, piece_end, sink);
             sink.piece(segment, piece_begin, piece_end);
           };
           split(stages_, 0, classes_.inner(), buffer.data(), begin, end, [&](std::size_t from, std::size_t to) {
@@ -361,9 +366,10 @@ class Encoder {
           });
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
-          pass(begin, sink);
+          pass(begin, end, sink);
           sink.literal(segment, begin, end, id);
         });
+    pass.finish(segment.text.size(), sink);
   }
 
   template <class Sink>
@@ -381,25 +387,33 @@ class Encoder {
           characters_->split(
               segment.text, begin, end, [&](std::size_t at) { sink.boundary(segment, at); },
               [&](std::size_t part_begin, std::size_t part_end) {
-                pass(part_begin, sink);
+                pass(part_begin, part_end, sink);
                 sink.piece(segment, part_begin, part_end);
               });
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
-          pass(begin, sink);
+          pass(begin, end, sink);
           sink.literal(segment, begin, end, id);
         });
+    pass.finish(segment.text.size(), sink);
   }
 
-  // Notes how many ids stand before each cut, as pieces begin one after the other.
+  // Notes how many ids stand before each cut, as pieces come one after the other. A cut may lie between two pieces, in
+  // text that belongs to none; one inside a piece gets no mark.
   struct CutMarks {
     const std::vector<std::size_t>& cuts;
     std::size_t* marks;
     std::size_t next = 0;
+    std::size_t done = 0;  // where the piece before ended
     template <class Sink>
-    void operator()(std::size_t begin, const Sink& sink) {
-      while (next < cuts.size() && cuts[next] < begin) ++next;
-      if (next < cuts.size() && cuts[next] == begin) marks[next++] = sink.mark();
+    void operator()(std::size_t begin, std::size_t end, const Sink& sink) {
+      for (; next < cuts.size() && cuts[next] <= begin; ++next)
+        if (cuts[next] >= done) marks[next] = sink.mark();
+      done = end;
+    }
+    template <class Sink>
+    void finish(std::size_t size, const Sink& sink) {
+      (*this)(size, size, sink);
     }
   };
 
@@ -407,7 +421,7 @@ class Encoder {
   std::vector<Automaton> stages_;
   std::vector<Automaton> byte_stages_;
   std::array<std::uint8_t, 256> byte_classes_;
-  std::optional<Normalization> normalization_;
+  std::vector<Normalization> normalizations_;
   std::optional<Characters> characters_;
   std::string vocabulary_bytes_;  // whole_ points into it
   Vocabulary whole_;

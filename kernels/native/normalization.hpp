@@ -1,5 +1,5 @@
-// NFC by the reference's own tables (kernels/compile/normalization.py), over the stretches of a text that it can
-// change.
+// A normal form, or a change of case, by the reference's own tables (kernels/compile/normalization.py), over the stretches
+// of a text that it can change: decompose, put marks in order, compose.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,13 @@ class Normalization {
   struct Tables {
     std::vector<std::uint32_t> decomposed, decomposition_ends, decomposition, ordered, order, composed_first,
         composed_second, composite;
+    bool hangul_decomposes, hangul_composes;  // Hangul is decomposed and composed by arithmetic, not by table
   };
 
-  explicit Normalization(Tables tables) : decomposition_(std::move(tables.decomposition)) {
+  explicit Normalization(Tables tables)
+      : hangul_decomposes_(tables.hangul_decomposes),
+        hangul_composes_(tables.hangul_composes),
+        decomposition_(std::move(tables.decomposition)) {
     std::uint32_t begin = 0;
     for (std::size_t i = 0; i < tables.decomposed.size(); ++i) {
       decomposed_[tables.decomposed[i]] = {begin, tables.decomposition_ends[i]};
@@ -84,7 +88,7 @@ class Normalization {
     const auto add = [&](std::uint32_t point) { points.push_back({point, order(point)}); };
     for (std::size_t at = 0; at < text.size(); at += utf8_width(text[at])) {
       const std::uint32_t point = utf8_decode(text.data() + at);
-      if (point >= kHangul && point < kHangulEnd) {
+      if (hangul_decomposes_ && point >= kHangul && point < kHangulEnd) {
         const std::uint32_t index = point - kHangul;
         add(kL + index / (kVCount * kTCount));
         add(kV + index % (kVCount * kTCount) / kTCount);
@@ -128,15 +132,21 @@ class Normalization {
 
   // The composite of a pair, or 0.
   std::uint32_t compose(std::uint32_t first, std::uint32_t second) const {
+    if (!hangul_composes_) return table_composite(first, second);
     if (first >= kL && first < kL + kLCount && second >= kV && second < kV + kVCount)
       return kHangul + ((first - kL) * kVCount + (second - kV)) * kTCount;
     if (first >= kHangul && first < kHangulEnd && (first - kHangul) % kTCount == 0 && second > kT &&
         second < kT + kTCount)
       return first + (second - kT);
+    return table_composite(first, second);
+  }
+
+  std::uint32_t table_composite(std::uint32_t first, std::uint32_t second) const {
     const auto entry = composed_.find(key(first, second));
     return entry == composed_.end() ? 0 : entry->second;
   }
 
+  bool hangul_decomposes_, hangul_composes_;
   std::vector<std::uint32_t> decomposition_;
   std::unordered_map<std::uint32_t, Range> decomposed_;
   std::unordered_map<std::uint32_t, std::uint32_t> order_;

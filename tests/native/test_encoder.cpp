@@ -59,7 +59,7 @@ Encoder make_encoder() {
                                {make_stage()},
                                {},
                                {},
-                               std::nullopt,
+                               {},
                                std::nullopt,
                                {{"<s>", {.id = 300, .special = true}, false}, {"<s>9", {.id = 301}, false}},
                                {},

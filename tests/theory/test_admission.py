@@ -39,17 +39,16 @@ def byte_level(**flags: bool) -> dict[str, Any]:
             },
             "padding",
         ),
-        ({"normalizer": {"type": "NFKD"}}, "NFKD"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}}, "Lowercase"),
+        ({"normalizer": {"type": "StripAccents"}}, "StripAccents"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}}, "Nmt"),
         ({"pre_tokenizer": None}, "byte_fallback"),
         ({"pre_tokenizer": byte_level(add_prefix_space=True)}, "adds a space"),
         ({"pre_tokenizer": BYTES_ONLY}, "one single piece"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [byte_level(), byte_level()]}}, "ByteLevel"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"(?<=a)b"), BYTES_ONLY]}}, "lookbehind"),
-        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r" ", "Removed"), BYTES_ONLY]}}, "Removed"),
         (
-            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"\w+", "Removed", True), BYTES_ONLY]}},
-            "leaves some text uncovered",
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r" ", "MergedWithNext", True), BYTES_ONLY]}},
+            "MergedWithNext with invert",
         ),
         ({"model": {"continuing_subword_prefix": "#"}}, "continuing_subword_prefix"),
         ({"model": {"end_of_word_suffix": "_"}}, "end_of_word_suffix"),
@@ -94,7 +93,16 @@ def test_dropout_is_refused() -> None:
     "change",
     [
         {"normalizer": {"type": "NFC"}},
-        {"normalizer": {"type": "NFKC"}},
+        *({"normalizer": {"type": form}} for form in ("NFKC", "NFD", "NFKD", "Lowercase")),
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": form} for form in ("NFKD", "Lowercase", "NFC")]}},
+        {
+            "normalizer": {"type": "Lowercase"},
+            "added_tokens": [
+                added("<S>", 256, normalized=True),
+                added("X", 257),
+                added("\u0130", 258, normalized=True),
+            ],
+        },
         {"normalizer": {"type": "Sequence", "normalizers": []}},
         {"added_tokens": [added("<s>", 256, rstrip=True)]},
         {"added_tokens": [added("<s>", 256, lstrip=True)]},
@@ -119,7 +127,14 @@ def test_dropout_is_refused() -> None:
                 "pretokenizers": [split(r"(?s-i:.)|\s".replace("s-i", "m")), BYTES_ONLY],
             }
         },
-        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"\s+|\S+", "Removed", True), BYTES_ONLY]}},
+        *(
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(pattern, "Removed", True), BYTES_ONLY]}}
+            for pattern in (r"\s+|\S+", r"\w+", r"[ab]+(?!\S)", " ")
+        ),
+        *(
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": kind}, WORDS, BYTES_ONLY]}}
+            for kind in ("Whitespace", "WhitespaceSplit")
+        ),
         {
             "added_tokens": [
                 added("<s>", 256),
@@ -130,7 +145,7 @@ def test_dropout_is_refused() -> None:
         *(
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(pattern, behavior), BYTES_ONLY]}}
             for pattern in (r"[ab]", r" ", r"\d|a", r"\s+(?!\S)")
-            for behavior in ("MergedWithPrevious", "MergedWithNext", "Contiguous")
+            for behavior in ("MergedWithPrevious", "MergedWithNext", "Contiguous", "Removed")
         ),
         *(
             {
@@ -139,7 +154,7 @@ def test_dropout_is_refused() -> None:
                     "pretokenizers": [{"type": "Punctuation", "behavior": behavior}, WORDS, BYTES_ONLY],
                 }
             }
-            for behavior in ("Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext")
+            for behavior in ("Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext", "Removed")
         ),
         *(
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [WORDS, BYTES_ONLY, *behind]}}

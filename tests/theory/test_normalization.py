@@ -34,14 +34,13 @@ def normalized(ours: engine.Tokenizer, text: str) -> str:
     return b"".join(entries[id_] for id_ in ours.encode(text).tolist()).decode()
 
 
-def test_every_character(bytes_of_nfc: engine.Tokenizer) -> None:
-    text = "\n".join(every_character())
-    assert normalized(bytes_of_nfc, text) == REFERENCE.normalize_str(text)
-
-
-def test_every_character_between_marks(bytes_of_nfc: engine.Tokenizer) -> None:
-    text = "\u0327\n".join(c + "\u0301" for c in every_character() if c != "\n")
-    assert normalized(bytes_of_nfc, text) == REFERENCE.normalize_str(text)
+@pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD", "Lowercase"])
+def test_every_character_alone_and_between_marks(form: str) -> None:
+    described = description([split(r"\p{L}+|\s+|[^\s\p{L}]")], normalizer={"type": form})
+    ours, _ = native(described)
+    reference = getattr(normalizers, form)()
+    for text in ("\n".join(every_character()), "\u0327\n".join(c + "\u0301" for c in every_character() if c != "\n")):
+        assert normalized(ours, text) == reference.normalize_str(text)
 
 
 @given(
