@@ -144,8 +144,20 @@ def check_tokenizers(specifications: tuple[str, ...]) -> Iterator[Finding]:
     help="Tell of this one whether it is native. Repeatable.",
 )
 @endpoint_setting("Look whether a tier is there.")
-def command(specifications: tuple[str, ...], endpoint: str | None) -> None:
+@setting(
+    "--unicode",
+    "unicode_classes",
+    is_flag=True,
+    default=False,
+    help="Tell instead where the references' classes of characters differ from Python's.",
+)
+def command(specifications: tuple[str, ...], endpoint: str | None, unicode_classes: bool) -> None:
     """Tell what will run here, and why. Fails when something would keep a tier from starting."""
+    if unicode_classes:
+        from .unicode_report import print_report
+
+        print_report(Console())
+        return
     found = Table(box=None, show_header=False)
     found.add_column(no_wrap=True)
     found.add_column(no_wrap=True, style="bold")
