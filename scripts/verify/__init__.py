@@ -45,7 +45,7 @@ def seconds(text: str) -> float:
     "--tokenizer",
     required=True,
     metavar="PATH|tiktoken:NAME",
-    help="A tokenizer.json, or tiktoken:ENCODING.",
+    help="A tokenizer.json, a tekken.json, a rank description, or tiktoken:ENCODING.",
     envvar="TOKSEAM_VERIFY_TOKENIZER",
 )
 @setting(

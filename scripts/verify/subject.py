@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tokseam.kernels import engine
@@ -88,12 +87,9 @@ def load_subject(specification: str) -> Subject:
     """Load PATH or tiktoken:NAME. Raises BadTokenizerError."""
     if specification.startswith("tiktoken:"):
         return from_encoding(specification, _encoding(specification.removeprefix("tiktoken:")))
-    path = Path(specification)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadTokenizerError(f"{path}: {error.strerror}") from None
-    return from_json(os.path.basename(specification), content)
+    reference, source = engine.load_reference(specification)
+    oracle: Oracle = HuggingFaceOracle(source.decode()) if isinstance(source, bytes) else TiktokenOracle(source)
+    return assemble(os.path.basename(specification), reference, source, oracle)
 
 
 def _encoding(name: str) -> Any:
