@@ -18,7 +18,7 @@ from .compile.admission import admit
 from .compile.refusal import Refusal
 from .compile.tables import Compiled
 from .errors import UnsupportedError
-from .offsets import spans_of_spaces, trimmed
+from .offsets import Trimmer
 from .reference import Ids, Positions, Reference, Text
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range, native_text
 from .sources import Source, open_source
@@ -63,7 +63,7 @@ class Tokenizer:
                 np.array(compiled.pipeline.prefix, dtype=np.uint32),
                 np.array(compiled.pipeline.suffix, dtype=np.uint32),
             )
-            self._spaces = spans_of_spaces(compiled.pipeline)
+            self._trimmed = Trimmer(compiled.pipeline)
 
     def encode(
         self,
@@ -99,8 +99,8 @@ class Tokenizer:
         ids, spans, known = self._encoder.spans(text)
         if not known:
             # Normalization, or a byte that the vocabulary lacks: only the reference knows the spans of such chunks.
-            spans = self._by_chunks(text, self._chunk_spans)
-        return trimmed(ids, spans, self._spaces, self._pipeline) if self._pipeline.trim_offsets else spans
+            spans = self._by_chunks(text, self._chunk_spans, self._reference.untrimmed_offsets)
+        return self._trimmed(text, ids, spans)
 
     def pieces(self, text: Text) -> Positions:
         """Return where the pieces that hold at least one id start: int64, code points. Raises BadTextError."""
@@ -108,7 +108,7 @@ class Tokenizer:
         if self._encoder is None:
             return self._reference.pieces(text)
         starts, known = self._encoder.pieces(text)
-        return starts if known else self._by_chunks(text, self._chunk_pieces)
+        return starts if known else self._by_chunks(text, self._chunk_pieces, self._reference.pieces)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """Return the text of `ids`, as the reference decodes them. Raises BadIdError."""
@@ -143,9 +143,12 @@ class Tokenizer:
         digest = hashlib.sha256(text.encode()).hexdigest()
         self.reports.append(MismatchReport(self.sha256, digest, len(text), str(error)))
 
-    def _by_chunks(self, text: str, ask: Any) -> Positions:
+    def _by_chunks(self, text: str, ask: Any, ask_whole: Any) -> Positions:
         """Part `text` at synchronizing positions, ask about each chunk, and move the answers to where it stands."""
         assert self._encoder is not None
+        if self._pipeline is not None and self._pipeline.space_in_front:
+            whole: Positions = ask_whole(text)  # no chunk but the first would be a text of its own
+            return whole
         ends = [*self._encoder.cuts(text, REFERENCE_CHUNK_BYTES).tolist(), len(text)]
         start, answers = 0, []
         for end in ends:

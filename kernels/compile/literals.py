@@ -22,11 +22,14 @@ class Constraints:
     never_before: set[str]
     last: set[str]
 
-    def class_pairs(self, classes: Classes) -> set[tuple[int, int]]:
-        """Return the pairs of classes that hold a forbidden place."""
+    def class_pairs(self, classes: Classes, prefix: bool) -> set[tuple[int, int]]:
+        """Return the pairs of classes that hold a forbidden place.
+
+        prefix: something is put in front of what follows a literal, so that place is none to go on from.
+        """
         every = range(classes.count)
         found = {(classes.of(a), classes.of(b)) for a, b in self.pairs}
-        found |= {(classes.of(a), b) for a in self.never_after for b in every}
+        found |= {(classes.of(a), b) for a in self.never_after | (self.last if prefix else set()) for b in every}
         return found | {(a, classes.of(b)) for b in self.never_before for a in every}
 
 

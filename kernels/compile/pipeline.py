@@ -95,6 +95,8 @@ class Pipeline:
     vocabulary: list[tuple[bytes, int]]
     merges: list[tuple[int, int, int, int]]
     whole_pieces_first: bool
+    #: A space is put in front of every stretch between literals, unless it begins with one.
+    space_in_front: bool
     byte_ids: list[int | None]
     #: Stages behind ByteLevel: they see each byte as the character that stands for it.
     byte_stages: list[Stage] = field(default_factory=list)
@@ -149,6 +151,9 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         vocabulary=vocabulary,
         merges=_merges(model),
         whole_pieces_first=bool(model.get("ignore_merges")),
+        space_in_front=any(
+            part["type"] == "ByteLevel" and part.get("add_prefix_space", True) for part in pre_tokenizers
+        ),
         byte_ids=byte_ids,
         byte_stages=byte_stages,
         characters=characters,
@@ -181,6 +186,7 @@ def from_tiktoken(encoding: Any) -> Pipeline:
         vocabulary=vocabulary,
         merges=merges,
         whole_pieces_first=True,
+        space_in_front=False,
         byte_ids=[ranks[bytes([byte])] for byte in range(256)],
     )
 
@@ -200,8 +206,8 @@ def _stages(parts: list[Mapping[str, Any]], behind_bytes: bool = False) -> list[
     for part in parts:
         kind = part["type"]
         if kind == "ByteLevel" and not behind_bytes:
-            if part.get("add_prefix_space", True):
-                raise Refusal("its ByteLevel adds a space in front of the text, which is not understood yet")
+            if part.get("add_prefix_space", True) and part is not parts[0]:
+                raise Refusal("its ByteLevel adds a space in front of every piece of the stages before it")
             if part.get("use_regex", True):
                 stages.append(Stage(parse(BYTE_LEVEL_REGEX, "onig")))
         elif kind == "Split":

@@ -92,7 +92,9 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     classes = partition(atoms)
     stages = _automata(programs, classes.membership, classes.count)
     behaviors = [stage.behavior for stage in pipeline.stages]
-    pairs = synchronizing_pairs(stages, behaviors, seams.class_pairs(classes), _excluded(classes))
+    pairs = synchronizing_pairs(
+        stages, behaviors, seams.class_pairs(classes, pipeline.space_in_front), _excluded(classes)
+    )
     native = _common(pipeline, literals, looked_at) | {
         "class_of": classes.class_of,
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
@@ -212,6 +214,7 @@ def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -
         "vocabulary_ids": np.array([id_ for _, id_ in pipeline.vocabulary], dtype=np.uint32),
         "merges": np.array(pipeline.merges, dtype=np.uint32).reshape(-1),
         "byte_ids": _ids(pipeline.byte_ids),
+        "space_in_front": pipeline.space_in_front,
         "whole_pieces_first": pipeline.whole_pieces_first,
     }
 

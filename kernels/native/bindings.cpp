@@ -169,6 +169,7 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
       u32("vocabulary_ids"),
       u32("merges"),
       {},
+      nb::cast<bool>(tables["space_in_front"]),
       nb::cast<bool>(tables["whole_pieces_first"])};
   std::copy(byte_ids.begin(), byte_ids.end(), native.byte_ids.begin());
   std::copy(byte_classes.data(), byte_classes.data() + 256, native.byte_classes.begin());

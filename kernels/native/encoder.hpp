@@ -48,6 +48,7 @@ struct EncoderTables {
   std::vector<std::uint32_t> vocabulary_ids;
   std::vector<std::uint32_t> merges;  // left, right, rank, merged id; repeated
   std::array<std::uint32_t, 256> byte_ids;  // kNoId: the vocabulary lacks the byte, and the reference drops it
+  bool space_in_front;                      // every stretch between literals gets a space, unless it begins with one
   bool whole_pieces_first;                  // a piece that is a vocabulary entry becomes it without any merge
 };
 
@@ -62,6 +63,8 @@ class Encoder {
     // ... or it is Characters' (literals that were cut out raw are not): one character for one, behind the prefix.
     bool characters = false;
     bool prefixed = false;
+    // With prefixed, of a segment of bytes: one byte stands in front that the raw text does not have.
+    std::size_t raw(std::size_t byte) const { return raw_begin + (prefixed && byte > 0 ? byte - 1 : byte); }
   };
 
   explicit Encoder(EncoderTables tables)
@@ -75,6 +78,7 @@ class Encoder {
         whole_(tables.vocabulary_ids.size()),
         merges_(tables.merges.size() / 4),
         byte_ids_(tables.byte_ids),
+        space_in_front_(tables.space_in_front),
         surroundings_(std::move(tables.surroundings)) {
     for (std::size_t i = 0; i + 3 < tables.merges.size(); i += 4)
       merges_.insert(tables.merges[i], tables.merges[i + 1], {tables.merges[i + 2], tables.merges[i + 3]});
@@ -180,12 +184,19 @@ class Encoder {
           }
           return;
         }
-        std::size_t here = segment.raw_begin + begin;
+        std::size_t here = begin;
         for (std::size_t i = from; i < ids.size(); ++i) {
-          span(here, here + encoder.lengths_[ids[i]]);
-          here += encoder.lengths_[ids[i]];
+          const std::size_t next = here + encoder.lengths_[ids[i]];
+          if (segment.prefixed && next == 1) {
+            // A space put in front shares the span of the character that it stands before.
+            spans.push_back(count_to(segment.raw_begin));
+            spans.push_back(spans.back() + 1);
+          } else {
+            span(segment.raw(here), segment.raw(next));
+          }
+          here = next;
         }
-        known = here == segment.raw_begin + end;
+        known = here == end;
       }
       void literal(const Segment& segment, std::size_t begin, std::size_t end, std::uint32_t id) {
         known = known && !segment.changed;
@@ -237,7 +248,7 @@ class Encoder {
         known = known && !segment.changed;
         ids.clear();
         encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
-        if (known && !ids.empty()) start(segment.raw_begin + begin);
+        if (known && !ids.empty()) start(segment.raw(begin));
       }
       void literal(const Segment& segment, std::size_t begin, std::size_t, std::uint32_t) {
         known = known && !segment.changed;
@@ -348,21 +359,23 @@ class Encoder {
       segment.changed = segment.text != raw;
     }
     CutMarks pass{cuts, marks};
-    std::vector<std::uint8_t> byte_buffer;  // classes of one piece's bytes
     normalized_tokens_.cut_out(
         segment.text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
-          const auto piece = [&](std::size_t piece_begin, std::size_t piece_end) {
-            pass(piece_begin, piece_end, sink);
-            sink.piece(segment, piece_begin, piece_end);
-          };
-          split(stages_, 0, classes_.inner(), buffer.data(), begin, end, [&](std::size_t from, std::size_t to) {
-            if (byte_stages_.empty()) return piece(from, to);
-            byte_buffer.clear();
-            for (std::size_t at = from; at < to; ++at)
-              byte_buffer.push_back(byte_classes_[static_cast<unsigned char>(segment.text[at])]);
-            split(byte_stages_, 0, kNoInner, byte_buffer.data(), 0, to - from,
-                  [&](std::size_t inside, std::size_t outside) { piece(from + inside, from + outside); });
+          const bool goes_on = mode.continued && raw_begin == 0 && begin == 0;
+          if (!space_in_front_ || goes_on || segment.text[begin] == ' ') {
+            split_bytes(segment, begin, end, buffer.data(), sink, [&](std::size_t from, std::size_t to) {
+              pass(from, to, sink);
+            });
+            return;
+          }
+          // The stretch with its space, as a segment of its own. No cut lies where it begins.
+          const std::string with_space = ' ' + std::string(segment.text.substr(begin, end - begin));
+          std::vector<std::uint8_t> classes(with_space.size());
+          classes_.fill(with_space, classes.data());
+          const Segment stretch{with_space, raw_begin + begin, segment.changed, false, true};
+          split_bytes(stretch, 0, with_space.size(), classes.data(), sink, [&](std::size_t from, std::size_t to) {
+            pass(begin + (from > 0 ? from - 1 : 0), begin + to - 1, sink);
           });
         },
         [&](std::size_t begin, std::size_t end, std::uint32_t id) {
@@ -370,6 +383,25 @@ class Encoder {
           sink.literal(segment, begin, end, id);
         });
     pass.finish(segment.text.size(), sink);
+  }
+
+  // Split [begin, end) of a segment by all stages; `before(begin, end)` is told of each piece before the sink is.
+  template <class Sink, class Before>
+  void split_bytes(const Segment& segment, std::size_t begin, std::size_t end, const std::uint8_t* classes, Sink& sink,
+                   Before&& before) const {
+    const auto piece = [&](std::size_t from, std::size_t to) {
+      before(from, to);
+      sink.piece(segment, from, to);
+    };
+    std::vector<std::uint8_t> bytes;  // classes of one piece's bytes
+    split(stages_, 0, classes_.inner(), classes, begin, end, [&](std::size_t from, std::size_t to) {
+      if (byte_stages_.empty()) return piece(from, to);
+      bytes.clear();
+      for (std::size_t at = from; at < to; ++at)
+        bytes.push_back(byte_classes_[static_cast<unsigned char>(segment.text[at])]);
+      split(byte_stages_, 0, kNoInner, bytes.data(), 0, to - from,
+            [&](std::size_t inside, std::size_t outside) { piece(from + inside, from + outside); });
+    });
   }
 
   template <class Sink>
@@ -427,6 +459,7 @@ class Encoder {
   Vocabulary whole_;
   Merges merges_;
   std::array<std::uint32_t, 256> byte_ids_;
+  bool space_in_front_;
   std::vector<std::uint32_t> lengths_;  // bytes of each id; with characters_, code points
   AddedTokens raw_tokens_;              // looked for before normalization
   AddedTokens normalized_tokens_;       // looked for after it

@@ -68,6 +68,7 @@ Encoder make_encoder() {
                                ids,
                                {'a', 'b', 7, 256, 'a', 'a', 9, 257},
                                byte_ids,
+                               false,
                                false});
 }
 

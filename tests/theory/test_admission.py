@@ -42,7 +42,10 @@ def byte_level(**flags: bool) -> dict[str, Any]:
         ({"normalizer": {"type": "StripAccents"}}, "StripAccents"),
         ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}}, "Nmt"),
         ({"pre_tokenizer": None}, "byte_fallback"),
-        ({"pre_tokenizer": byte_level(add_prefix_space=True)}, "adds a space"),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [WORDS, byte_level(add_prefix_space=True)]}},
+            "adds a space in front of every piece",
+        ),
         ({"pre_tokenizer": BYTES_ONLY}, "one single piece"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [byte_level(), byte_level()]}}, "ByteLevel"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"(?<=a)b"), BYTES_ONLY]}}, "lookbehind"),
@@ -109,6 +112,22 @@ def test_dropout_is_refused() -> None:
         {"added_tokens": [added("ab", 256, single_word=True), added("b", 257, single_word=True, lstrip=True)]},
         {"added_tokens": [added("x", 256, lstrip=True, rstrip=True, normalized=True), added("<s>", 257, rstrip=True)]},
         {"pre_tokenizer": byte_level()},
+        *(
+            {"pre_tokenizer": byte_level(add_prefix_space=True), "post_processor": byte_level(add_prefix_space=leave)}
+            | more
+            for leave in (False, True)
+            for more in (
+                {},
+                {"normalizer": {"type": "NFC"}},
+                {"added_tokens": [added("<s>", 256), added("b", 257, normalized=True), added("x", 258, rstrip=True)]},
+            )
+        ),
+        {
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [byte_level(add_prefix_space=True), {"type": "Digits", "individual_digits": True}],
+            }
+        },
         {
             "pre_tokenizer": {
                 "type": "Sequence",
@@ -188,8 +207,10 @@ def test_what_is_understood_runs_natively(change: dict[str, Any]) -> None:
         assert ours.offsets(text).tolist() == [list(span) for span in encoding.offsets], text
         assert ours.pieces(text).tolist() == engine.Tokenizer(ours._reference, None, "").pieces(text).tolist(), text
         for cut in ours.cuts(text).tolist():
-            apart = reference.encode(text[:cut], add_special_tokens=False).ids
-            assert apart + reference.encode(text[cut:], add_special_tokens=False).ids == encoding.ids, (text, cut)
+            left = reference.encode(text[:cut], add_special_tokens=False).ids
+            assert left + ours.encode(text[cut:], continued=True).tolist() == encoding.ids, (text, cut)
+            if not ours._pipeline.space_in_front:
+                assert left + reference.encode(text[cut:], add_special_tokens=False).ids == encoding.ids, (text, cut)
         session = ours.session()
         for char in text:
             session.append(char)
