@@ -1,0 +1,44 @@
+"""Every finding of FINDINGS.md, pinned with its smallest input. An open one is marked, and must go on failing until its
+mark is taken away with the fault.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.synthetic import added, description, split
+from tokseam.broker import protocol
+from tokseam.broker.protocol import WireError
+from tokseam.scripts.verify.checks import Tally, check_texts
+from tokseam.scripts.verify.subject import from_json
+
+TRIMMING = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True, "add_prefix_space": False}
+
+
+def agrees(text: str, **described: Any) -> None:
+    """Compare ids, boundaries and offsets with a fresh reference."""
+    subject = from_json("finding", json.dumps(description([split(r"\s|\S")], **described)).encode())
+    if not subject.native:
+        pytest.skip(f"not native: {subject.tokenizer.reason}")
+    found = check_texts(subject, [text], Tally())
+    assert found is None, found
+
+
+@pytest.mark.xfail(strict=True, reason="open: see FINDINGS.md")
+@pytest.mark.parametrize(("text", "flags"), [("A ", {"rstrip": True}), ("x A", {"lstrip": True})])
+def test_trimmed_spans_of_a_token_that_took_white_space_along(text: str, flags: dict[str, bool]) -> None:
+    agrees(text, added_tokens=[added("A", 300, **flags)], post_processor=TRIMMING)
+
+
+@pytest.mark.xfail(strict=True, reason="open: see FINDINGS.md")
+def test_pieces_behind_normalizers_that_compose_and_part_again() -> None:
+    forms = [{"type": "NFKC"}, {"type": "NFKD"}]
+    agrees("a\u030c", normalizer={"type": "Sequence", "normalizers": forms})
+
+
+@pytest.mark.xfail(strict=True, reason="open: see FINDINGS.md", raises=TypeError)
+def test_an_envelope_whose_operation_is_no_string() -> None:
+    with pytest.raises(WireError):
+        protocol.unpack_envelope(bytes.fromhex("82a17601a26f7090"))
