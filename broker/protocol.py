@@ -488,9 +488,11 @@ def unpack_envelope(frame: Buffer) -> Envelope:
         header = msgpack.unpackb(frame, raw=False)
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
         raise WireError(BAD_REQUEST, f"the envelope is not msgpack: {error}") from None
-    if type(header) is not dict or header.pop("v", None) != VERSION or header.get("op") not in ENVELOPES:
+    op = header.get("op") if type(header) is dict and header.pop("v", None) == VERSION else None
+    if type(op) is not str or op not in ENVELOPES:
         raise WireError(BAD_REQUEST, "the envelope is not one of this version")
-    envelope = Envelope(header.pop("op"))
+    del header["op"]
+    envelope = Envelope(op)
     for key, value in header.items():
         attribute, kind = _ENVELOPE_KEYS.get(key, (None, None))
         if attribute is None or kind is None or type(value) is not kind:

@@ -351,12 +351,13 @@ class Encoder {
       for (const Normalization& normalization : normalizations_) {
         if (!suspect) break;
         normalized = normalization.apply(segment.text, buffer.data(), classes_, cuts);
+        // Each step counts: one may undo what another did to the text, but not to where its characters come from.
+        segment.changed = segment.changed || normalized != segment.text;
         std::swap(normalized, kept);
         segment.text = kept;
         if (buffer.size() < kept.size()) buffer.resize(kept.size());
         suspect = classes_.fill(kept, buffer.data());
       }
-      segment.changed = segment.text != raw;
     }
     CutMarks pass{cuts, marks};
     normalized_tokens_.cut_out(
