@@ -55,7 +55,9 @@ def summary(records: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     """Return the record of all campaigns: sums over the native tokenizers, and each one's own."""
     native = [record for record in records if record["status"] == "native"]
     kinds = list(native[0]["checks"]) if native else []
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return {
+        "commit": commit.stdout.strip(),
         "budget_each": options.budget,
         "seed": options.seed,
         "tokenizers": len(records),
