@@ -93,7 +93,8 @@ def progress(console: Console, budget_s: float) -> Iterator[Callable[[Campaign],
         TimeElapsedColumn(),
         TextColumn("{task.fields[checks]} checks, {task.fields[rate]}/s, {task.fields[divergences]} divergences"),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # No thread of its own refreshes it: processes are forked while it is shown.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=budget_s, checks="0", rate="0", divergences="0")
         first: list[float] = []
 
@@ -107,6 +108,7 @@ def progress(console: Console, budget_s: float) -> Iterator[Callable[[Campaign],
                 checks=f"{outcome.tally.total:,}",
                 rate=f"{outcome.tally.total / max(outcome.seconds, 1e-9):,.0f}",
                 divergences=str(len(outcome.divergences)),
+                refresh=True,
             )
 
         yield watch
