@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run `tokseam verify` on every tokenizer of a folder, one after the other, and keep one record of all.
 
-    python bench/verify_all.py [--folder DIR] [--budget 20m] [--only NAME ...] [--seed N] [--json FILE]
+    python bench/verify_all.py [--folder DIR] [--budget 20m] [--only NAME ...] [--seed N] [--json FILE] [--append]
 
 The folder holds tokenizer.json files, packed with xz or not. Checks and status of each tokenizer go into
 the record, and their sums over the native ones. The exit status is 0 only when no campaign found a divergence.
@@ -52,12 +52,12 @@ def campaign(path: Path, folder: Path, options: argparse.Namespace) -> dict[str,
 
 
 def summary(records: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the record of all campaigns: sums over the native tokenizers, and each one's own."""
+    """Return the record of one run over the folder: sums over the native tokenizers, and each one's own."""
     native = [record for record in records if record["status"] == "native"]
     kinds = list(native[0]["checks"]) if native else []
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "commit": commit.stdout.strip(),
+        "commit": options.commit or commit.stdout.strip(),
         "budget_each": options.budget,
         "seed": options.seed,
         "tokenizers": len(records),
@@ -65,6 +65,18 @@ def summary(records: list[dict[str, Any]], options: argparse.Namespace) -> dict[
         "checks_of_native": {kind: sum(record["checks"][kind] for record in native) for kind in kinds},
         "divergences": sum(len(record["divergences"]) for record in records),
         "campaigns": records,
+    }
+
+
+def total(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of several runs: sums over all of them, and each."""
+    kinds = runs[0]["checks_of_native"]
+    native = {record["tokenizer"] for run in runs for record in run["campaigns"] if record["status"] == "native"}
+    return {
+        "native_tokenizers": len(native),
+        "checks_of_native": {kind: sum(run["checks_of_native"].get(kind, 0) for run in runs) for kind in kinds},
+        "divergences": sum(run["divergences"] for run in runs),
+        "runs": runs,
     }
 
 
@@ -76,7 +88,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")
     parser.add_argument("--json", type=Path, default=ROOT / "bench" / "results" / "verify.json")
+    parser.add_argument("--append", action="store_true", help="keep the runs that the record has already")
+    parser.add_argument("--commit", default="", help="of the installed package, where it is not this checkout's")
     options = parser.parse_args()
+    before = json.loads(options.json.read_text())["runs"] if options.append and options.json.exists() else []
     paths = sorted([*options.folder.glob("*.json"), *options.folder.glob("*.json.xz")])
     if options.only is not None:
         paths = [path for path in paths if path.name.split(".json")[0] in options.only]
@@ -85,7 +100,7 @@ def main() -> int:
         for path in paths:
             records.append(campaign(path, Path(folder), options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(summary(records, options), indent=1) + "\n")
+            options.json.write_text(json.dumps(total([*before, summary(records, options)]), indent=1) + "\n")
             if records[-1]["exit_status"] == 130:
                 return 130
     return int(any(record["exit_status"] for record in records))

@@ -1,6 +1,4 @@
-"""Every finding of FINDINGS.md, pinned with its smallest input. An open one is marked, and must go on failing until its
-mark is taken away with the fault.
-"""
+"""Every finding of FINDINGS.md, pinned with its smallest input."""
 
 from __future__ import annotations
 
@@ -31,13 +29,11 @@ def test_trimmed_spans_of_a_token_that_took_white_space_along(text: str, flags: 
     agrees(text, added_tokens=[added("A", 300, **flags)], post_processor=TRIMMING)
 
 
-@pytest.mark.xfail(strict=True, reason="open: see FINDINGS.md")
 def test_pieces_behind_normalizers_that_compose_and_part_again() -> None:
     forms = [{"type": "NFKC"}, {"type": "NFKD"}]
     agrees("a\u030c", normalizer={"type": "Sequence", "normalizers": forms})
 
 
-@pytest.mark.xfail(strict=True, reason="open: see FINDINGS.md", raises=TypeError)
 def test_an_envelope_whose_operation_is_no_string() -> None:
     with pytest.raises(WireError):
         protocol.unpack_envelope(bytes.fromhex("82a17601a26f7090"))
