@@ -32,7 +32,8 @@ tokenizers_setting = setting(
     multiple=True,
     required=True,
     metavar="NAME=PATH",
-    help="A tokenizer.json, or NAME=tiktoken:ENCODING. Repeat for more (in the environment: separated by spaces).",
+    help="A tokenizer.json, a tekken.json or a rank description, or NAME=tiktoken:ENCODING. "
+    "Repeat for more (in the environment: separated by spaces).",
 )
 
 
