@@ -41,14 +41,18 @@ def constraints(tokens: list[AddedToken], literals: list[str], spaces: list[str]
       literal may be cut (its outer border may).
     - single_word looks at one character on either side: no cut there.
 
-    Raises Refusal where an rstrip literal could run into one that begins with white space.
+    Raises Refusal where an rstrip literal could run into one that begins with white space, or two literals are one.
     """
     pairs: set[tuple[str, str]] = set()
     never_after: set[str] = set()
     never_before: set[str] = set()
     last: set[str] = set()
+    seen: set[tuple[bool, str]] = set()
     space_runs = {(a, b) for a in spaces for b in spaces}
     for token, literal in zip(tokens, literals, strict=True):
+        if (token.normalized, literal) in seen:
+            raise Refusal(f"two of its added tokens are looked for as {literal!r}, and the reference draws lots")
+        seen.add((token.normalized, literal))
         pairs |= set(pairwise(literal))
         last.add(literal[-1])
         if token.single_word:
