@@ -16,7 +16,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "classes.hpp"
+#include "cuts.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
@@ -90,32 +90,14 @@ class Characters {
       if (byte_tokens_[byte] != kNoId) byte_of_[byte_tokens_[byte]] = byte;
   }
 
+  // See cuts.hpp.
   std::size_t next_cut(std::string_view text, std::size_t from) const {
-    if (from == 0) from = 1;
-    while (from < text.size() && is_continuation(text[from])) ++from;
-    if (from >= text.size()) return kNone;
-    std::uint32_t before = normal(utf8_decode(text.data() + utf8_before(text, from)));
-    for (std::size_t at = from; at < text.size(); at += utf8_width(text[at])) {
-      const std::uint32_t here = normal(utf8_decode(text.data() + at));
-      if (cut(before, here)) return at;
-      before = here;
-    }
-    return kNone;
+    return find_next_cut(text, from, [this](auto point) { return normal(point); },
+                         [this](auto a, auto b) { return cut(a, b); });
   }
-
   std::size_t last_cut(std::string_view text, std::size_t upto) const {
-    if (text.empty()) return kNone;
-    std::size_t at = upto < text.size() ? upto : text.size() - 1;
-    while (at > 0 && is_continuation(text[at])) --at;
-    std::uint32_t here = normal(utf8_decode(text.data() + at));
-    while (at > 0) {
-      const std::size_t previous = utf8_before(text, at);
-      const std::uint32_t before = normal(utf8_decode(text.data() + previous));
-      if (cut(before, here)) return at;
-      here = before;
-      at = previous;
-    }
-    return kNone;
+    return find_last_cut(text, upto, [this](auto point) { return normal(point); },
+                         [this](auto a, auto b) { return cut(a, b); });
   }
 
   // The segment as the model sees it. `at_text_start`: it begins the whole text; `continued`: it goes on from a cut, so

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "ascii_classes.hpp"
+#include "cuts.hpp"
 #include "utf8.hpp"
 
 namespace tokseam {
-
-constexpr std::size_t kNone = std::string_view::npos;
 
 class Classes {
  public:
@@ -64,35 +63,14 @@ class Classes {
     return any != 0;
   }
 
-  // First synchronizing position p with from <= p < text.size() and p > 0, or kNone.
+  // See cuts.hpp.
   std::size_t next_cut(std::string_view text, std::size_t from) const {
-    if (from == 0) from = 1;
-    while (from < text.size() && is_continuation(text[from])) ++from;
-    if (from >= text.size()) return kNone;
-    std::uint8_t before = of(utf8_decode(text.data() + utf8_before(text, from)));
-    for (std::size_t at = from; at < text.size(); at += utf8_width(text[at])) {
-      const std::uint8_t here = of(utf8_decode(text.data() + at));
-      if (synchronizing(before, here)) return at;
-      before = here;
-    }
-    return kNone;
+    return find_next_cut(text, from, [this](auto point) { return of(point); },
+                         [this](auto a, auto b) { return synchronizing(a, b); });
   }
-
-  // Last synchronizing position p with 0 < p <= upto and p < text.size(), or kNone.
   std::size_t last_cut(std::string_view text, std::size_t upto) const {
-    if (text.empty()) return kNone;
-    std::size_t at = upto < text.size() ? upto : text.size() - 1;
-    while (at > 0 && is_continuation(text[at])) --at;
-    if (at == 0) return kNone;
-    std::uint8_t here = of(utf8_decode(text.data() + at));
-    while (at > 0) {
-      const std::size_t previous = utf8_before(text, at);
-      const std::uint8_t before = of(utf8_decode(text.data() + previous));
-      if (synchronizing(before, here)) return at;
-      here = before;
-      at = previous;
-    }
-    return kNone;
+    return find_last_cut(text, upto, [this](auto point) { return of(point); },
+                         [this](auto a, auto b) { return synchronizing(a, b); });
   }
 
  private:
