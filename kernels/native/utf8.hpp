@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "code_points.hpp"
+
 namespace tokseam {
 
-inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
+inline bool is_continuation(char byte) { return !utf8::starts_code_point(byte); }
 
 // Bytes of the character that starts with `lead`.
 inline std::size_t utf8_width(char lead) {
