@@ -89,6 +89,9 @@ def sweep_session(family: families.Family, path: Path, budget_chars: int, seed: 
         if not whole:
             start = window_start(text, len(text) - len(turn))
             window = family.reference.ids(text[start:])
+            if start:  # a tokenizer may put something in front of a text: leave the window's first words out
+                head = family.reference.ids(text[start : text.find(" ", start + 1)])
+                window = window[len(head) :] if window[: len(head)] == head else window
             kept = len(ids) - len(window)
             whole = kept < 0 or splice.start < kept or ids[kept:] != window or (start == 0 and kept != 0)
             outcome.windows_refused += whole
