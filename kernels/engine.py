@@ -19,8 +19,8 @@ from .compile.refusal import Refusal
 from .compile.tables import Compiled
 from .errors import UnsupportedError
 from .offsets import Trimmer
-from .reference import Ids, Positions, Reference, Text
-from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range, native_text
+from .reference import Ids, Positions, Reference, Text, as_text
+from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range
 from .sources import Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
@@ -54,7 +54,7 @@ class Tokenizer:
         self.mismatches = 0
         self.reports: deque[MismatchReport] = deque(maxlen=MAX_REPORTS)
         self._reference = reference
-        self._encoder = _native.Encoder(compiled.native) if compiled else None
+        self._encoder = compiled.encoder if compiled else None
         self._pipeline = compiled.pipeline if compiled else None
         nothing = np.empty(0, dtype=np.uint32)
         self._around: tuple[Ids, Ids] = (nothing, nothing)
@@ -78,7 +78,7 @@ class Tokenizer:
         split_special_tokens: literals of special tokens in the text are ordinary text. continued: the text goes on from
         a cut (see `cuts`), so what the tokenizer puts in front of a text is left out; native tokenizers only.
         """
-        text = native_text(text)
+        text = as_text(text)
         if self._encoder is None:
             if continued:
                 raise UnsupportedError("the reference can't go on from a cut")
@@ -93,7 +93,7 @@ class Tokenizer:
 
         Raises BadTextError.
         """
-        text = native_text(text)
+        text = as_text(text)
         if self._encoder is None or self._pipeline is None:
             return self._reference.offsets(text)
         ids, spans, known = self._encoder.spans(text)
@@ -104,7 +104,7 @@ class Tokenizer:
 
     def pieces(self, text: Text) -> Positions:
         """Return where the pieces that hold at least one id start: int64, code points. Raises BadTextError."""
-        text = native_text(text)
+        text = as_text(text)
         if self._encoder is None:
             return self._reference.pieces(text)
         starts, known = self._encoder.pieces(text)
@@ -119,7 +119,7 @@ class Tokenizer:
 
         At each, encode(text) is encode(left) followed by encode(right, continued=True). Raises BadTextError.
         """
-        text = native_text(text)
+        text = as_text(text)
         return self._encoder.cuts(text) if self._encoder else np.empty(0, dtype=np.int64)
 
     def session(self, *, add_special_tokens: bool = False, split_special_tokens: bool = False) -> Session:

@@ -45,6 +45,8 @@ def as_text(text: Text) -> str:
     'café'
     """
     if isinstance(text, str):
+        if text.isascii():
+            return text  # no surrogate in it, and no copy to find that out
         try:
             text.encode()
         except UnicodeEncodeError as error:

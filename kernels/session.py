@@ -172,7 +172,7 @@ class NativeSession:
         return self._fallen_back.work if self._fallen_back else self._work
 
     def reset(self, text: Text) -> Splice:
-        text = native_text(text)
+        text = as_text(text)
         if self._fallen_back:
             return self._fallen_back.reset(text)
         try:
@@ -181,7 +181,7 @@ class NativeSession:
             return self._fall_back(error, text)
 
     def append(self, delta: Text) -> Splice:
-        delta = native_text(delta)
+        delta = as_text(delta)
         if self._fallen_back:
             return self._fallen_back.append(delta)
         try:
@@ -190,7 +190,7 @@ class NativeSession:
             return self._fall_back(error, self._store.text() + delta)
 
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
-        replacement = native_text(replacement)
+        replacement = as_text(replacement)
         if self._fallen_back:
             return self._fallen_back.edit(start, stop, replacement)
         check_range(start, stop, self._store.chars)
@@ -232,16 +232,6 @@ class NativeSession:
         self._fallen_back = reference
         self._on_mismatch(error, text)
         return splice_between(old, reference.ids())
-
-
-def native_text(text: Text) -> str:
-    """Return `text` as a str.
-
-    Raises BadTextError for malformed UTF-8 or a lone surrogate, before anything has changed.
-    """
-    if isinstance(text, str) and text.isascii():
-        return text
-    return as_text(text)
 
 
 def check_range(start: int, stop: int, length: int) -> None:

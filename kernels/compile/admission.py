@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import _native
 from ..reference import HuggingFaceReference, Reference, TiktokenReference
 from .pipeline import Pipeline, from_tiktoken, from_tokenizer_json
 from .refusal import Refusal
@@ -52,10 +51,9 @@ def _pipeline(reference: Reference, source: Any) -> Pipeline:
 
 
 def _last_look(reference: Reference, compiled: Compiled) -> None:
-    encoder = _native.Encoder(compiled.native)
     text = _PROBE_TEXT + "".join(token.content for token in compiled.pipeline.added_tokens[:32])
     for split in (False, True):
-        if encoder.encode(text, split).tolist() != reference.encode(text, False, split).tolist():
+        if compiled.encoder.encode(text, split).tolist() != reference.encode(text, False, split).tolist():
             raise Refusal("its native ids differ from the reference's on the probe text; please report this tokenizer")
     around = reference.encode("", True, False).tolist()
     if around != compiled.pipeline.prefix + compiled.pipeline.suffix:

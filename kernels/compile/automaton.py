@@ -179,7 +179,6 @@ class Automaton:
 
     def can_fail(self) -> npt.NDArray[np.bool_]:
         """For each class: can an attempt that starts with it end without a match?"""
-        states = self.transitions.shape[0]
         result = np.zeros(self.classes, dtype=bool)
         for first in range(self.classes):
             # Walk only along transitions without a match: reaching the end of the attempt there is a failure.
@@ -196,7 +195,6 @@ class Automaton:
                 for entry in self.transitions[state]:
                     if not int(entry) & MATCH:
                         stack.append(int(entry))
-            assert len(seen) <= states
         return result
 
 

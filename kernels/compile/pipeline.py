@@ -128,6 +128,7 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
     pre_tokenizers = _flattened(content.get("pre_tokenizer"), "pretokenizers")
     model = content["model"]
     _check_model(model)
+    merges = _merges(model)
     tokens = [
         AddedToken(t.content, id_, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
         for id_, t in sorted(added_tokens.items())
@@ -140,7 +141,7 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         characters = None
     else:
         forms, stages, byte_stages = [], [], []
-        characters = _character_model(normalizers, pre_tokenizers, model, tokens)
+        characters = _character_model(normalizers, pre_tokenizers, model, merges, tokens)
         vocabulary = [(entry.encode(), id_) for entry, id_ in model["vocab"].items() if entry]
         byte_ids = [None] * 256
     pipeline = Pipeline(
@@ -149,7 +150,7 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         stages=stages,
         added_tokens=tokens,
         vocabulary=vocabulary,
-        merges=_merges(model),
+        merges=merges,
         whole_pieces_first=bool(model.get("ignore_merges")),
         space_in_front=any(
             part["type"] == "ByteLevel" and part.get("add_prefix_space", True) for part in pre_tokenizers
@@ -310,6 +311,7 @@ def _character_model(
     normalizers: list[Mapping[str, Any]],
     pre_tokenizers: list[Mapping[str, Any]],
     model: Mapping[str, Any],
+    merges: list[tuple[int, int, int, int]],
     tokens: list[AddedToken],
 ) -> CharacterModel:
     """Read a pipeline without ByteLevel. Raises Refusal unless it is BPE over the characters of whole segments."""
@@ -337,10 +339,12 @@ def _character_model(
         scheme = part.get("prepend_scheme", "always")
         prefix = {"always": "unless there", "first": "first, unless there", "never": "never"}[scheme]
         split_at_marker = bool(part.get("split", True))
-    return CharacterModel(replaced, replacement, marker or replacement, prefix, split_at_marker, _byte_tokens(model))
+    return CharacterModel(
+        replaced, replacement, marker or replacement, prefix, split_at_marker, _byte_tokens(model, merges)
+    )
 
 
-def _byte_tokens(model: Mapping[str, Any]) -> list[int | None]:
+def _byte_tokens(model: Mapping[str, Any], merges: list[tuple[int, int, int, int]]) -> list[int | None]:
     """Return the ids of <0x00> to <0xFF>. Raises Refusal where a character could end as unknown."""
     entries: dict[str, int] = model["vocab"]
     names = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -349,9 +353,8 @@ def _byte_tokens(model: Mapping[str, Any]) -> list[int | None]:
     unspelled = [byte for byte in sorted(missing) if byte >= 0x80 or chr(byte) not in entries]
     if not model.get("byte_fallback") or unspelled:
         raise Refusal("its vocabulary does not spell every character (byte_fallback), so unknown ones merge or vanish")
-    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
-    used = {entry for left, right in pairs for entry in (left, right, left + right)}
-    if clash := next((name for name in names if name in used), None):
+    used = {id_ for left, right, _, merged in merges for id_ in (left, right, merged)}
+    if clash := next((name for name, id_ in zip(names, byte_tokens, strict=True) if id_ in used), None):
         raise Refusal(f"its merges use the byte token {clash}")
     return byte_tokens
 

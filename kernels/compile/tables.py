@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .. import _native
 from .automaton import Automaton, Program, build
 from .class_probe import (
     CODE_POINTS,
@@ -69,6 +71,11 @@ class Compiled:
     stages: list[Automaton]
     pairs: Pairs | None
     native: dict[str, Any]
+
+    @cached_property
+    def encoder(self) -> _native.Encoder:
+        """The native encoder over these tables, built once: admission tries it, and the tokenizer keeps it."""
+        return _native.Encoder(self.native)
 
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:
