@@ -93,6 +93,11 @@ class Normalization:
         members[HANGUL_FIRST : HANGUL_LAST + 1] = True
         return members
 
+    def composites(self) -> npt.NDArray[np.int64]:
+        """Code points that characters become when what follows composes with them; of Hangul syllables, one."""
+        syllable = [HANGUL_FIRST] if self.composes and self.hangul else []
+        return np.array(sorted({*self.composition.values(), *syllable}), dtype=np.int64)
+
     def arrays(self) -> dict[str, npt.NDArray[np.uint32] | bool]:
         """Return flat tables for the native engine, sorted by key."""
         points = sorted(self.decomposition)

@@ -67,13 +67,12 @@ def synchronizing_pairs(
     stages: Sequence[Automaton],
     behaviors: Sequence[Behavior],
     forbidden: Iterable[tuple[int, int]],
-    excluded: Pairs,
 ) -> Pairs:
     """Return the pairs at which every text may be cut.
 
     Stages run in order, each on the pieces of the one before. Up to the stage that makes the pair a boundary, each must
     be quiet about it; behind that stage the sides are pieces of their own, and no condition is left (a refinement of
-    design 3.3). `forbidden` are pairs that added tokens rule out; `excluded` the ones that the normalizer does.
+    design 3.3). `forbidden` are pairs that added tokens rule out. What normalizers rule out is not known here.
     """
     classes = stages[0].classes
     result = np.zeros((classes, classes), dtype=bool)
@@ -84,5 +83,4 @@ def synchronizing_pairs(
         still_quiet &= quiet
     for a, b in forbidden:
         result[a, b] = False
-    result &= ~excluded
     return result

@@ -24,6 +24,7 @@ from .class_probe import (
     probe_words,
 )
 from .classes import Classes, partition
+from .contexts import Contexts, context_cuts, rectangles
 from .literals import Constraints, constraints
 from .normalization import Normalization, probe_normalization
 from .pipeline import (
@@ -70,6 +71,7 @@ class Compiled:
     classes: Classes | None
     stages: list[Automaton]
     pairs: Pairs | None
+    contexts: Contexts | None
     native: dict[str, Any]
 
     @cached_property
@@ -87,7 +89,7 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     if pipeline.characters:
         native = _common(pipeline, literals, looked_at) | _one_class()
         native["characters"] = _characters(pipeline, pipeline.characters, seams)
-        return Compiled(pipeline, None, [], None, native)
+        return Compiled(pipeline, None, [], None, None, native)
     programs, atoms = _programs(pipeline, pipeline.stages)
     if normalizations:
         atoms[_SUSPECT] = np.logical_or.reduce([one.suspect() for one in normalizations])
@@ -99,17 +101,46 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     classes = partition(atoms)
     stages = _automata(programs, classes.membership, classes.count)
     behaviors = [stage.behavior for stage in pipeline.stages]
-    pairs = synchronizing_pairs(
-        stages, behaviors, seams.class_pairs(classes, pipeline.space_in_front), _excluded(classes)
-    )
+    forbidden = seams.class_pairs(classes, pipeline.space_in_front)
+    changes = _Changes.of(classes, normalizations)
+    pairs = changes.allowed(synchronizing_pairs(stages, behaviors, forbidden))
+    contexts = _contexts(pipeline, classes, stages, literals, forbidden, changes)
+    weights = 1 + np.bincount(classes.class_of[:128], minlength=classes.count).astype(np.int64)
     native = _common(pipeline, literals, looked_at) | {
         "class_of": classes.class_of,
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
         "stages": _numbered(stages, behaviors),
+        "looking_on": rectangles(contexts.looking_on, weights),
+        "looking_back": rectangles(contexts.looking_back, weights),
     }
     native["normalizations"] = [one.arrays() for one in normalizations]
-    return Compiled(pipeline, classes, stages, pairs, native)
+    return Compiled(pipeline, classes, stages, pairs, contexts, native)
+
+
+def _contexts(
+    pipeline: Pipeline,
+    classes: Classes,
+    stages: list[Automaton],
+    literals: list[str],
+    forbidden: set[tuple[int, int]],
+    changes: _Changes,
+) -> Contexts:
+    """Return the cuts that three characters decide; none where a literal looks at what stands around it."""
+    count = classes.count
+    if any(token.lstrip or token.rstrip or token.single_word for token in pipeline.added_tokens):
+        none = np.zeros((count,) * 3, dtype=bool)
+        return Contexts(none, none)
+    first, last = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+    first[[classes.of(literal[0]) for literal in literals]] = True
+    last[[classes.of(literal[-1]) for literal in literals]] = True
+    on, back = context_cuts(stages, [stage.behavior for stage in pipeline.stages], forbidden, first, last)
+    steady = ~changes.suspect
+    # Of the characters looked at, the last one alone can change by what follows; so does none that is not suspect.
+    return Contexts(
+        changes.behind(on) & steady[:, None, None] & steady[None, :, None],
+        changes.behind(back) & steady[:, None, None] & steady[None, :, None],
+    )
 
 
 def _programs(pipeline: Pipeline, stages: list[Stage]) -> tuple[list[Program], dict[str, Members]]:
@@ -195,15 +226,38 @@ def _literal_characters(literals: list[str]) -> list[str]:
     return sorted(counts, key=lambda char: (-counts[char], char))[:MAX_LITERAL_CLASSES]
 
 
-def _excluded(classes: Classes) -> Pairs:
-    """Pairs that NFC can tie together: either character is suspect, or the second one composes with what follows it.
+@dataclass(frozen=True)
+class _Changes:
+    """What normalization can do to the characters at a seam, by class (claim 4 in kernels/README.md).
 
-    Without these, NFC(left + right) = NFC(left) + NFC(right), and the two characters that meet stay what they are.
+    Where neither of the two is suspect, N(left + right) = N(left) + N(right): the one behind the seam is a starter that
+    composes with nothing in front of it. But what follows can turn it into a composite, and the stages see that one.
     """
-    none = np.zeros(classes.count, dtype=bool)
-    suspect = classes.membership.get(_SUSPECT, none)
-    onward = classes.membership.get(_ONWARD, none)
-    return suspect[:, None] | suspect[None, :] | onward[None, :]
+
+    suspect: npt.NDArray[np.bool_]
+    onward: npt.NDArray[np.bool_]
+    #: Classes of all composites; None where several forms follow each other: then no character may change onward.
+    composites: list[int] | None
+
+    @classmethod
+    def of(cls, classes: Classes, normalizations: list[Normalization]) -> _Changes:
+        none = np.zeros(classes.count, dtype=bool)
+        suspect, onward = classes.membership.get(_SUSPECT, none), classes.membership.get(_ONWARD, none)
+        if len(normalizations) > 1:
+            return cls(suspect, onward, None)
+        found = {int(number) for one in normalizations for number in classes.class_of[one.composites()]}
+        return cls(suspect, onward, sorted(found))
+
+    def behind(self, cuts: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Of cuts by the class behind them (last axis), keep those that hold whatever that character becomes."""
+        steady = ~self.onward
+        if self.composites is not None:
+            steady = steady | cuts[..., self.composites].all(axis=-1, keepdims=True)
+        kept: npt.NDArray[np.bool_] = cuts & steady & ~self.suspect
+        return kept
+
+    def allowed(self, pairs: Pairs) -> Pairs:
+        return self.behind(pairs) & ~self.suspect[:, None]
 
 
 def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -> dict[str, Any]:
@@ -236,6 +290,8 @@ def _one_class() -> dict[str, Any]:
         "class_of": np.zeros(CODE_POINTS, dtype=np.uint8),
         "pairs": np.zeros((1, 1), dtype=np.uint8),
         "suspect": np.zeros(1, dtype=np.uint8),
+        "looking_on": np.zeros((3, 1), dtype=np.uint8),
+        "looking_back": np.zeros((3, 1), dtype=np.uint8),
         "stages": [],
         "normalizations": [],
     }

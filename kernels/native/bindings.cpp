@@ -131,6 +131,8 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
     throw nb::value_error("class tables of the wrong size");
   const auto byte_classes = input("byte_classes", std::uint8_t{});
   if (byte_classes.size() != 256) throw nb::value_error("byte_classes of the wrong size");
+  for (const char* name : {"looking_on", "looking_back"})
+    if (input(name, std::uint8_t{}).size() != 3 * suspect.size()) throw nb::value_error("contexts of the wrong size");
   const std::size_t byte_class_count = 1 + *std::max_element(byte_classes.data(), byte_classes.data() + 256);
   std::vector<tokseam::Normalization> normalizations;
   for (nb::handle entry : tables["normalizations"]) {
@@ -157,6 +159,8 @@ std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
   const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);
   tokseam::EncoderTables native{
       tokseam::Classes(suspect.size(), classes.data(), pairs.data(), suspect.data()),
+      vector_of<std::uint8_t>(tables, "looking_on"),
+      vector_of<std::uint8_t>(tables, "looking_back"),
       automata(tables, "stages", suspect.size()),
       automata(tables, "byte_stages", byte_class_count),
       {},
@@ -297,6 +301,7 @@ NB_MODULE(_native, m) {
            "Ids, their untrimmed (n, 2) spans in code points, and whether the spans are known.")
       .def("pieces", &pieces, nb::arg("text"),
            "Where pieces with at least one id start, in code points, and whether that is known.")
+      .def("forget_segments", &Encoder::forget_segments, "Drop cached segments, which change no answer: for measuring.")
       .def("cuts", &cuts, nb::arg("text"), nb::arg("gap") = 1,
            "Synchronizing positions in code points, each at least `gap` bytes behind the one before.");
 

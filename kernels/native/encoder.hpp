@@ -20,8 +20,10 @@
 #include "chunk_engine.hpp"
 #include "code_points.hpp"
 #include "classes.hpp"
+#include "cut_masks.hpp"
 #include "merges.hpp"
 #include "normalization.hpp"
+#include "segments.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
@@ -36,6 +38,7 @@ struct AddedLiteral {
 // What kernels/compile/tables.py hands over.
 struct EncoderTables {
   Classes classes;
+  std::vector<std::uint8_t> looking_on, looking_back;  // 3 rows of bits by class; see cut_masks.hpp
   std::vector<Automaton> stages;
   std::vector<Automaton> byte_stages;                // behind the others, on the bytes of each piece
   std::array<std::uint8_t, 256> byte_classes;        // the classes that those know
@@ -103,12 +106,19 @@ class Encoder {
       (token.normalized ? normalized : raw).push_back({token.content, token.token});
     raw_tokens_.build(raw);
     normalized_tokens_.build(normalized);
+    if (!characters_) {
+      masks_.emplace(classes_, tables.looking_on.data(), tables.looking_back.data());
+      find_whole_segments(tables);
+    }
   }
 
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
   const Classes& classes() const { return classes_; }
+
+  // Forget all segments encoded so far, as a new process has none: for measuring.
+  void forget_segments() const { caches_.clear(); }
 
   // What sessions use; chunk_engine.hpp says what each must do.
   std::size_t next_cut(std::string_view text, std::size_t from) const {
@@ -120,20 +130,13 @@ class Encoder {
 
   void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
-    struct Sink {
-      const Encoder& encoder;
-      std::vector<std::uint32_t>& ids;
-      std::vector<std::uint32_t> symbols;
-      void piece(const Segment& segment, std::size_t begin, std::size_t end) {
-        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
-      }
-      void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
-      void boundary(const Segment&, std::size_t) {}
-      std::size_t mark() const { return ids.size(); }
-    };
     const std::size_t before = ids.size();
-    Sink sink{*this, ids, {}};
-    walk(text, mode, cuts, marks, sink);
+    if (masks_) {
+      marks.assign(cuts.size(), kNoMark);
+      encode_segments(text, mode, cuts, ids, marks);
+    } else {
+      walk_ids(text, mode, cuts, ids, marks);
+    }
     for (std::size_t& mark : marks)
       if (mark != kNoMark) mark -= before;
   }
@@ -272,6 +275,77 @@ class Encoder {
   }
 
  private:
+  // The ids by way of the pieces: what every other way must come to.
+  void walk_ids(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
+                std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks, SegmentCache* cache = nullptr) const {
+    struct Sink {
+      const Encoder& encoder;
+      std::vector<std::uint32_t>& ids;
+      std::vector<std::uint32_t>& symbols;
+      SegmentCache* cache;
+      void piece(const Segment& segment, std::size_t begin, std::size_t end) {
+        const std::string_view piece = segment.text.substr(begin, end - begin);
+        const std::uint32_t id = encoder.whole_.find(piece);
+        if (id != kNoId) {
+          ids.push_back(id);
+        } else if (cache != nullptr) {
+          cache->through(piece, SegmentCache::kPiece, ids, [&] { encoder.merge_piece(piece, symbols, ids); });
+        } else {
+          encoder.merge_piece(piece, symbols, ids);
+        }
+      }
+      void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
+      void boundary(const Segment&, std::size_t) {}
+      std::size_t mark() const { return ids.size(); }
+    };
+    thread_local std::vector<std::uint32_t> symbols;
+    Sink sink{*this, ids, symbols, cache};
+    walk(text, mode, cuts, marks, sink);
+  }
+
+  // Each segment by itself. The first one may get a space in front, which makes it another text than elsewhere.
+  void encode_segments(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
+                       std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
+    std::vector<std::size_t> none;
+    std::size_t start = 0;
+    if (space_in_front_ && !mode.continued) {
+      start = classes_.next_cut(text, 1);
+      if (start == kNoCut) start = text.size();
+      walk_ids(text.substr(0, start), mode, {}, ids, none);
+    }
+    const EncodeMode inner{mode.split_special, true};
+    const auto cache = caches_.lend();
+    const auto resolve = [&](std::string_view segment, std::vector<std::uint32_t>& out) {
+      const std::uint32_t id = whole_.find(segment);
+      if (id != kNoId && whole_segments_[id])
+        out.push_back(id);
+      else
+        walk_ids(segment, inner, {}, out, none, &*cache);
+    };
+    SegmentEncoder(*masks_, *cache, mode.split_special, resolve).encode(text, start, cuts, marks.data(), ids);
+  }
+
+  // Which vocabulary entries are, as segments of a text, just themselves in every mode.
+  void find_whole_segments(const EncoderTables& tables) {
+    whole_segments_.assign(lengths_.size(), false);
+    std::vector<std::uint32_t> ids;
+    std::vector<std::size_t> none;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
+      const std::size_t end = tables.vocabulary_ends[i];
+      const std::string_view entry = std::string_view(vocabulary_bytes_).substr(begin, end - begin);
+      begin = end;
+      if (entry.empty() || !utf8::valid(entry)) continue;
+      bool whole = true;
+      for (const bool split_special : {false, true}) {
+        ids.clear();
+        walk_ids(entry, {split_special, true}, {}, ids, none);
+        whole = whole && ids.size() == 1 && ids[0] == tables.vocabulary_ids[i];
+      }
+      whole_segments_[tables.vocabulary_ids[i]] = whole;
+    }
+  }
+
   // Counts the characters of a normalized segment up to places that never go back within it.
   struct CharacterIndex {
     std::size_t raw_begin = kNone, byte = 0, count = 0;  // of which segment; so many characters in so many bytes
@@ -308,6 +382,10 @@ class Encoder {
       ids.push_back(id);
       return;
     }
+    merge_piece(piece, symbols, ids);
+  }
+
+  void merge_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
     merged(piece, symbols);
     ids.insert(ids.end(), symbols.begin(), symbols.end());
   }
@@ -465,6 +543,9 @@ class Encoder {
   AddedTokens raw_tokens_;              // looked for before normalization
   AddedTokens normalized_tokens_;       // looked for after it
   Surroundings surroundings_;
+  std::optional<CutMasks> masks_;       // none with characters_
+  std::vector<bool> whole_segments_;    // by id; see find_whole_segments
+  mutable SegmentCaches caches_;        // what they hold changes no answer
 };
 
 }  // namespace tokseam

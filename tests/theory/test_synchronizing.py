@@ -39,8 +39,7 @@ def compiled(name: str) -> tuple[list[Automaton], Classes, np.ndarray]:
     atoms = {atom: probe_atom(atom, "onig") for program in programs for atom in program.atoms()}
     classes = partition(atoms)
     stages = [build(program, classes.membership, classes.count) for program in programs]
-    nothing = np.zeros((classes.count, classes.count), dtype=bool)
-    return stages, classes, synchronizing.synchronizing_pairs(stages, ["Isolated"] * len(stages), [], nothing)
+    return stages, classes, synchronizing.synchronizing_pairs(stages, ["Isolated"] * len(stages), [])
 
 
 def attempt(stage: Automaton, text: tuple[int, ...], start: int) -> tuple[int | None, int]:

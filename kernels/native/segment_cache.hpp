@@ -1,0 +1,235 @@
+// Ids of segments that were encoded before. A segment lies between two synchronizing positions, so its ids depend on
+// its bytes alone (kernels/README.md, claims 4 and 12): what is kept here is true in every text, for ever, and what is
+// thrown out costs time only. Bounded: two tables of fixed size, each entry a cache line or half of one.
+// Not here: how a segment is encoded. One thread at a time; SegmentCaches hands them out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "vocabulary.hpp"
+
+namespace tokseam {
+
+class SegmentCache {
+ public:
+  static constexpr std::size_t kShortBytes = 15;  // a short segment and its length fill 16 bytes
+  static constexpr std::size_t kLongBytes = 48;   // beyond, a segment is rare, and mostly new
+  static constexpr std::size_t kInlineIds = 3;    // that an entry holds itself; more are in a ring
+  static constexpr std::size_t kMaxIds = 48;      // of a segment that is kept
+
+  // What is told apart beside the bytes.
+  static constexpr std::uint64_t kSplitSpecial = 16;  // a segment, with the literals of special tokens as text
+  static constexpr std::uint64_t kPiece = 32;         // not a segment but a piece, without whatever comes before merging
+
+  // A short segment's bytes, zeros, and in the last byte its length with the mode's bits.
+  struct Key {
+    std::uint64_t low, high;
+    bool operator==(const Key&) const = default;
+  };
+
+  // The ids: `count` of them, in place or, of more than kInlineIds, in the ring from position `ids` on.
+  struct Ids {
+    std::array<std::uint32_t, kInlineIds> ids{};
+    std::uint32_t count = 0;
+  };
+
+  struct Entry {
+    Key key{0, 0};  // no segment has length 0
+    Ids ids;
+  };
+  static_assert(sizeof(Entry) == 32);
+
+  // At most kShortBytes at `text`, of which 16 bytes may be read.
+  static Key key_of(const char* text, std::size_t size, std::uint64_t mode) {
+    // PERF: masks from a table: no branch on the size, which no processor can guess.
+    const std::size_t low_size = size < 8 ? size : 8, high_size = size - low_size;
+    const std::uint64_t low = detail::load8(text) & kMasks[low_size];
+    const std::uint64_t high = detail::load8(text + 8) & kMasks[high_size];
+    return {low, high | (size | mode) << 56};
+  }
+
+  static std::size_t slot_of(const Key& key) {
+    return detail::mix(key.low ^ 0x9E3779B97F4A7C15U, key.high ^ 0xD6E8FEB86659FD93U) >> (64 - kShortBits);
+  }
+
+  void prefetch(std::size_t slot) const { __builtin_prefetch(short_.get() + 2 * slot); }
+
+  // Null where it is not kept.
+  const Entry* find(const Key& key, std::size_t slot) const {
+    const Entry* pair = short_.get() + 2 * slot;
+    if (pair[0].key == key) return pair;
+    if (pair[1].key == key) return pair + 1;
+    return nullptr;
+  }
+
+  void keep(const Key& key, std::size_t slot, std::span<const std::uint32_t> ids) {
+    if (ids.size() > kMaxIds) return;
+    Entry* pair = short_.get() + 2 * slot;
+    pair[1] = pair[0];  // the newer of the two stays
+    pair[0] = {key, put(ids)};
+  }
+
+  // The ids of an entry that does not hold them itself; empty where the ring has come round since.
+  std::span<const std::uint32_t> in_ring(const Ids& ids) const {
+    const std::uint64_t at = std::uint64_t{ids.ids[1]} << 32 | ids.ids[0];
+    if (ring_end_ - at > kRingIds) return {};
+    return {ring_.get() + at % kRingIds, ids.count};
+  }
+
+  struct LongEntry {
+    std::array<char, kLongBytes> bytes{};
+    Ids ids;
+  };
+  static_assert(sizeof(LongEntry) == 64);
+
+  // Segments of kShortBytes + 1 to kLongBytes bytes.
+  LongEntry& long_slot(std::string_view segment) { return long_[hash_bytes(segment) >> (64 - kLongBits)]; }
+
+  static bool holds(const LongEntry& entry, std::string_view segment, std::uint64_t mode) {
+    return entry.ids.count >> 16 == (segment.size() | mode << 8) &&
+           std::memcmp(entry.bytes.data(), segment.data(), segment.size()) == 0;
+  }
+
+  // The entry's ids without what `keep` put beside their count.
+  static Ids ids_of(const LongEntry& entry) {
+    Ids ids = entry.ids;
+    ids.count &= 0xFFFF;
+    return ids;
+  }
+
+  void keep(LongEntry& entry, std::string_view segment, std::uint64_t mode, std::span<const std::uint32_t> ids) {
+    if (ids.size() > kMaxIds) return;
+    std::memcpy(entry.bytes.data(), segment.data(), segment.size());
+    entry.ids = put(ids);
+    entry.ids.count |= static_cast<std::uint32_t>(segment.size() | mode << 8) << 16;
+  }
+
+  // Append the ids of `bytes` from here, or make them by make(), which appends them to `ids`, and keep them.
+  template <class Make>
+  void through(std::string_view bytes, std::uint64_t mode, std::vector<std::uint32_t>& ids, Make&& make) {
+    const std::size_t before = ids.size();
+    const auto made = [&] { return std::span(ids).subspan(before); };
+    if (bytes.size() <= kShortBytes) {
+      std::array<char, 16> copy{};
+      std::memcpy(copy.data(), bytes.data(), bytes.size());
+      const Key key = key_of(copy.data(), bytes.size(), mode);
+      const std::size_t slot = slot_of(key);
+      if (const Entry* entry = find(key, slot); entry && append(entry->ids, ids)) return;
+      make();
+      keep(key, slot, made());
+    } else if (bytes.size() <= kLongBytes) {
+      LongEntry& entry = long_slot(bytes);
+      if (holds(entry, bytes, mode) && append(ids_of(entry), ids)) return;
+      make();
+      keep(entry, bytes, mode, made());
+    } else {
+      make();
+    }
+  }
+
+  // False where the ids are not there any more.
+  bool append(const Ids& kept, std::vector<std::uint32_t>& ids) const {
+    if (kept.count <= kInlineIds) {
+      ids.insert(ids.end(), kept.ids.begin(), kept.ids.begin() + kept.count);
+      return true;
+    }
+    const std::span<const std::uint32_t> ring = in_ring(kept);
+    ids.insert(ids.end(), ring.begin(), ring.end());
+    return !ring.empty();
+  }
+
+ private:
+  static constexpr int kShortBits = 14;  // sets of two entries: 1 MiB
+  static constexpr int kLongBits = 12;   // 256 KiB
+
+  static constexpr std::array<std::uint64_t, 9> kMasks = [] {
+    std::array<std::uint64_t, 9> masks{};
+    for (std::size_t bytes = 1; bytes <= 8; ++bytes) masks[bytes] = ~std::uint64_t{0} >> (64 - 8 * bytes);
+    return masks;
+  }();
+
+  static constexpr std::size_t kRingIds = std::size_t{1} << 16;  // 256 KiB
+
+  Ids put(std::span<const std::uint32_t> ids) {
+    Ids kept;
+    kept.count = static_cast<std::uint32_t>(ids.size());
+    if (ids.size() <= kInlineIds) {
+      std::copy(ids.begin(), ids.end(), kept.ids.begin());
+      return kept;
+    }
+    // No run of ids lies across the ring's seam.
+    if (kRingIds - ring_end_ % kRingIds < ids.size()) ring_end_ += kRingIds - ring_end_ % kRingIds;
+    std::copy(ids.begin(), ids.end(), ring_.get() + ring_end_ % kRingIds);
+    kept.ids[0] = static_cast<std::uint32_t>(ring_end_);
+    kept.ids[1] = static_cast<std::uint32_t>(ring_end_ >> 32);
+    ring_end_ += ids.size();
+    return kept;
+  }
+
+  std::unique_ptr<Entry[]> short_ = std::make_unique<Entry[]>(std::size_t{2} << kShortBits);
+  std::unique_ptr<std::uint32_t[]> ring_ = std::make_unique<std::uint32_t[]>(kRingIds);
+  std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
+  std::unique_ptr<LongEntry[]> long_ = std::make_unique<LongEntry[]>(std::size_t{1} << kLongBits);
+};
+
+// Lends each call a cache, so that any number of threads may encode at once. At most kKept wait for the next call.
+class SegmentCaches {
+ public:
+  class Lease {
+   public:
+    Lease(SegmentCaches& owner, std::unique_ptr<SegmentCache> cache) : owner_(owner), cache_(std::move(cache)) {}
+    ~Lease() { owner_.take_back(std::move(cache_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    SegmentCache& operator*() const { return *cache_; }
+
+   private:
+    SegmentCaches& owner_;
+    std::unique_ptr<SegmentCache> cache_;
+  };
+
+  // Drop what waits for the next call.
+  void clear() {
+    const std::lock_guard guard(mutex_);
+    idle_.clear();
+  }
+
+  Lease lend() {
+    {
+      const std::lock_guard guard(mutex_);
+      if (!idle_.empty()) {
+        auto cache = std::move(idle_.back());
+        idle_.pop_back();
+        return Lease(*this, std::move(cache));
+      }
+    }
+    return Lease(*this, std::make_unique<SegmentCache>());
+  }
+
+ private:
+  static constexpr std::size_t kKept = 8;
+
+  void take_back(std::unique_ptr<SegmentCache> cache) noexcept {
+    const std::lock_guard guard(mutex_);
+    if (idle_.size() < kKept) idle_.push_back(std::move(cache));  // within the capacity, so it never throws
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<SegmentCache>> idle_ = [] {
+    std::vector<std::unique_ptr<SegmentCache>> none;
+    none.reserve(kKept);
+    return none;
+  }();
+};
+
+}  // namespace tokseam
