@@ -79,12 +79,10 @@ class Encoder {
         characters_(std::move(tables.characters)),
         vocabulary_bytes_(std::move(tables.vocabulary_bytes)),
         whole_(tables.vocabulary_ids.size()),
-        merges_(tables.merges.size() / 4),
+        merges_(merge_entries(tables.merges), tables.byte_ids),
         byte_ids_(tables.byte_ids),
         space_in_front_(tables.space_in_front),
         surroundings_(std::move(tables.surroundings)) {
-    for (std::size_t i = 0; i + 3 < tables.merges.size(); i += 4)
-      merges_.insert(tables.merges[i], tables.merges[i + 1], {tables.merges[i + 2], tables.merges[i + 3]});
     std::vector<std::uint32_t> symbols;
     std::size_t begin = 0;
     for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
@@ -322,7 +320,23 @@ class Encoder {
       else
         walk_ids(segment, inner, {}, out, none, &*cache);
     };
-    SegmentEncoder(*masks_, *cache, mode.split_special, resolve).encode(text, start, cuts, marks.data(), ids);
+    const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
+    SegmentEncoder(*masks_, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
+  }
+
+  // Whether a piece begins at text[at], by the stages themselves.
+  bool begins_piece(std::string_view text, std::size_t at, EncodeMode mode) const {
+    struct Sink {
+      std::size_t count = 0;
+      void piece(const Segment&, std::size_t, std::size_t) { ++count; }
+      void literal(const Segment&, std::size_t, std::size_t, std::uint32_t) { ++count; }
+      void boundary(const Segment&, std::size_t) {}
+      std::size_t mark() const { return count; }
+    };
+    Sink sink;
+    std::vector<std::size_t> marks;
+    walk(text, mode, std::span(&at, 1), marks, sink);
+    return marks[0] != kNoMark;
   }
 
   // Which vocabulary entries are, as segments of a text, just themselves in every mode.
@@ -363,17 +377,23 @@ class Encoder {
   // Every byte counts by itself behind ByteLevel; no class has this number.
   static constexpr std::uint8_t kNoInner = 0xFF;
 
+  static std::vector<Merges::Entry> merge_entries(const std::vector<std::uint32_t>& flat) {
+    std::vector<Merges::Entry> entries;
+    entries.reserve(flat.size() / 4);
+    for (std::size_t i = 0; i + 3 < flat.size(); i += 4)
+      entries.push_back({flat[i], flat[i + 1], {flat[i + 2], flat[i + 3]}});
+    return entries;
+  }
+
   void merged(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
+    symbols.clear();
     if (characters_) {
       characters_->symbols(piece, symbols);
+      merges_.apply(symbols);
     } else {
-      symbols.clear();
-      for (const char byte : piece) {
-        const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-        if (id != kNoId) symbols.push_back(id);
-      }
+      std::vector<std::uint32_t> work;
+      merges_.apply_bytes(piece, work, symbols);
     }
-    merges_.apply(symbols);
   }
 
   void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
@@ -386,6 +406,7 @@ class Encoder {
   }
 
   void merge_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
+    if (!characters_) return merges_.apply_bytes(piece, symbols, ids);
     merged(piece, symbols);
     ids.insert(ids.end(), symbols.begin(), symbols.end());
   }

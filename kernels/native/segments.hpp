@@ -14,20 +14,24 @@
 #include <vector>
 
 #include "chunk_engine.hpp"
+#include "code_points.hpp"
 #include "segment_cache.hpp"
 
 namespace tokseam {
 
-// masks.at(text, at): bit i tells whether at + i is a synchronizing position. resolve(segment, ids) appends the ids of
-// a segment that is not at the start of the text, or is like any other there.
-template <class Masks, class Resolve>
+// masks.at(text, at): bit i tells whether the text may be cut at at + i. resolve(segment, ids) appends the ids of a
+// segment that is not at the start of the text, or is like any other there. parts(text, at): whether a piece really
+// begins there in this short text, by the stages themselves.
+template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
  public:
-  SegmentEncoder(const Masks& masks, SegmentCache& cache, bool split_special, Resolve& resolve)
-      : masks_(masks), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve) {}
+  SegmentEncoder(const Masks& masks, SegmentCache& cache, bool split_special, Resolve& resolve, Parts& parts)
+      : masks_(masks), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve),
+        parts_(parts) {}
 
   // Appends the ids of text[start:], which begins at a synchronizing position or at the text's start, and sets marks[k]
-  // to the ids that `ids` then holds before cuts[k]; a cut that is none of the mask's gets no mark.
+  // to the ids that `ids` then holds before cuts[k]. A cut that is none of the mask's, or that parts() denies, gets no
+  // mark.
   void encode(std::string_view text, std::size_t start, std::span<const std::size_t> cuts, std::size_t* marks,
               std::vector<std::uint32_t>& ids) {
     text_ = text;
@@ -35,7 +39,8 @@ class SegmentEncoder {
     marks_ = marks;
     ids_ = &ids;
     next_cut_ = cuts.empty() ? kNoCut : cuts[0];
-    batched_ = 0;
+    batched_ = cuts_passed_ = 0;
+    previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
     std::size_t begin = start;
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
@@ -55,6 +60,8 @@ class SegmentEncoder {
   static constexpr std::size_t kWord = 64;
   // PERF: enough segments for the first one's cache line to have come before it is looked at.
   static constexpr std::size_t kBatch = 64;
+  // A longer segment is not looked at again for the sake of a cut beside it.
+  static constexpr std::size_t kCheckedBytes = 256;
   static constexpr std::uint32_t kNotShort = 0xFFFFFFFF;
 
   struct Pending {
@@ -96,7 +103,8 @@ class SegmentEncoder {
     std::uint32_t* out = ids.data();
     for (std::size_t i = 0; i < batched_; ++i) {
       const Pending& one = batch_[i];
-      if (one.begin >= next_cut_) pass_cuts(one.begin, count);
+      if (one.begin >= next_cut_) pass_cuts(one, count);
+      previous_ = one.begin;
       if (one.slot != kNotShort) {
         if (const SegmentCache::Entry* entry = cache_.find(one.key, one.slot)) {
           if (entry->ids.count <= kIds) [[likely]] {
@@ -130,22 +138,28 @@ class SegmentEncoder {
     cache_.keep(one.key, one.slot, std::span(ids).subspan(before));
   }
 
-  void pass_cuts(std::size_t begin, std::size_t count) {
-    std::size_t k = static_cast<std::size_t>(marks_next_);
-    for (; k < cuts_.size() && cuts_[k] <= begin; ++k)
-      if (cuts_[k] == begin) marks_[k] = count;
-    marks_next_ = k;
-    next_cut_ = k < cuts_.size() ? cuts_[k] : kNoCut;
+  void pass_cuts(const Pending& one, std::size_t count) {
+    for (; cuts_passed_ < cuts_.size() && cuts_[cuts_passed_] <= one.begin; ++cuts_passed_) {
+      if (cuts_[cuts_passed_] != one.begin) continue;
+      // The segment before and this one, from a window's worth of it.
+      const std::size_t from = previous_, end = one.begin + one.size;
+      const std::size_t to = std::min(end, utf8::boundary_at_or_after(text_, one.begin + kCheckedBytes));
+      const bool checked = one.begin - from > kCheckedBytes || parts_(text_.substr(from, to - from), one.begin - from);
+      if (checked) marks_[cuts_passed_] = count;
+    }
+    next_cut_ = cuts_passed_ < cuts_.size() ? cuts_[cuts_passed_] : kNoCut;
   }
 
   const Masks& masks_;
   SegmentCache& cache_;
   std::uint64_t mode_;
   Resolve& resolve_;
+  Parts& parts_;
   std::string_view text_;
   std::span<const std::size_t> cuts_;
   std::size_t* marks_ = nullptr;
-  std::size_t marks_next_ = 0;
+  std::size_t cuts_passed_ = 0;
+  std::size_t previous_ = 0;  // where the segment before began
   std::size_t next_cut_ = kNoCut;
   std::vector<std::uint32_t>* ids_ = nullptr;
   std::array<Pending, kBatch> batch_;
