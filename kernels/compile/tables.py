@@ -75,7 +75,7 @@ class Compiled:
     @cached_property
     def encoder(self) -> _native.Encoder:
         """The native encoder over these tables, built once: admission tries it, and the tokenizer keeps it."""
-        return _native.Encoder(self.native)
+        return _native.Encoder(_native.Image(self.native, b"", bytes(32)))
 
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <queue>
+#include <span>
 #include <vector>
 
+#include "hash.hpp"
+#include "image.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
@@ -20,33 +22,35 @@ struct Merge {
   std::uint32_t id = kNoId;
 };
 
-// (left id, right id) -> rank and merged id, as a flat hash table.
+// (left id, right id) -> rank and merged id, as a flat hash table in an image.
 class Merges {
  public:
-  explicit Merges(std::size_t entries) {
-    const std::size_t size = std::bit_ceil(entries * 2 + 16);
-    slots_.assign(size, Slot{});
-    mask_ = size - 1;
-    shift_ = 64 - std::countr_zero(size);
+  // quads: left, right, rank, merged id; repeated. Of one pair the last one counts, as in the reference.
+  static void write(ImageWriter& writer, std::span<const std::uint32_t> quads) {
+    const std::size_t count = quads.size() / 4;
+    std::vector<Slot> slots(count + count / 4 + 2);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Slot made{quads[4 * i], quads[4 * i + 1], {quads[4 * i + 2], quads[4 * i + 3]}};
+      std::size_t at = first_place(made.left, made.right, slots.size());
+      while (slots[at].merge.rank != kNoRank && !(slots[at].left == made.left && slots[at].right == made.right))
+        at = at + 1 == slots.size() ? 0 : at + 1;
+      slots[at] = made;
+    }
+    writer.add(Section::merges, slots);
   }
 
-  // A pair that is there already gets the new rank: the last one wins, as in the reference.
-  void insert(std::uint32_t left, std::uint32_t right, Merge merge) {
-    const std::uint64_t key = pair_key(left, right);
-    for (std::size_t at = slot_of(key);; at = (at + 1) & mask_) {
-      Slot& slot = slots_[at];
-      if (slot.merge.rank == kNoRank || slot.key == key) {
-        slot = {key, merge};
-        return;
-      }
-    }
+  explicit Merges(const Image& image) : slots_(image.get<Slot>(Section::merges)) {
+    bool ends = false;
+    for (const Slot& slot : slots_) ends = ends || slot.merge.rank == kNoRank;
+    Image::require(ends, Section::merges);
   }
 
   Merge find(std::uint32_t left, std::uint32_t right) const {
-    const std::uint64_t key = pair_key(left, right);
-    for (std::size_t at = slot_of(key);; at = (at + 1) & mask_) {
+    for (std::size_t at = first_place(left, right, slots_.size());;) {
       const Slot& slot = slots_[at];
-      if (slot.key == key || slot.merge.rank == kNoRank) return slot.merge.rank == kNoRank ? Merge{} : slot.merge;
+      if (slot.merge.rank == kNoRank) return {};
+      if (slot.left == left && slot.right == right) return slot.merge;
+      if (++at == slots_.size()) at = 0;
     }
   }
 
@@ -61,17 +65,16 @@ class Merges {
 
  private:
   struct Slot {
-    std::uint64_t key = 0;
+    std::uint32_t left = 0, right = 0;
     Merge merge;  // rank kNoRank: free
   };
 
   // Up to here a scan for the lowest rank is quicker than a heap (both give the same ids).
   static constexpr std::size_t kShort = 48;
 
-  static std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
-    return static_cast<std::uint64_t>(left) << 32 | right;
+  static std::size_t first_place(std::uint32_t left, std::uint32_t right, std::size_t slots) {
+    return place_of((static_cast<std::uint64_t>(left) << 32 | right) * kOdd1, slots);
   }
-  std::size_t slot_of(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15U) >> shift_; }
 
   void apply_short(std::vector<std::uint32_t>& symbols) const {
     Merge pairs[kShort];  // pairs[i]: symbols i and i + 1
@@ -140,9 +143,7 @@ class Merges {
     symbols.resize(count);
   }
 
-  std::vector<Slot> slots_;
-  std::size_t mask_ = 0;
-  int shift_ = 0;
+  std::span<const Slot> slots_;  // at most four fifths full, so every probe ends
 };
 
 }  // namespace tokseam
