@@ -21,13 +21,14 @@ from typing import Any
 
 import click
 import numpy as np
-import records
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from support import families
 from tokseam.kernels import engine
 from tokseam.scripts import transcripts
+
+from . import records
 
 DELTA_CHARS = 1_400  # the median step of a coding agent
 CONTEXTS = (100_000, 500_000, 1_000_000, 2_000_000, 4_000_000)

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import records
 import zmq
 from rich.console import Console
 from rich.progress import Progress
@@ -42,6 +41,8 @@ from tokseam.workers.core import WorkerCore
 from tokseam.workers.quarantine import PREFIX, Quarantine
 from tokseam.workers.sampling import Outbox, Sample, Sampler, pack_sample
 from tokseam.workers.shadow import load_verifier, rebuild
+
+from . import records
 
 sys.path.insert(0, str(records.CHECKOUT / "tests" / "service"))
 import planted_faults as planted

@@ -23,12 +23,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import click
-import records
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from support import families, shared_data
 from tokseam.scripts import transcripts
+
+from . import records
 
 WINDOW_CHARS = 2_000
 STRETCH_CHARS = 100_000

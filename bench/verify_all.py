@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run `tokseam verify` on every tokenizer of a folder, one after the other, and keep one record of all.
 
-    python bench/verify_all.py [--folder DIR] [--budget 20m] [--only NAME ...] [--seed N] [--json FILE] [--append]
+    python -m bench verify-all [--folder DIR] [--budget 20m] [--only NAME ...] [--seed N] [--json FILE] [--append]
 
 The folder holds tokenizer.json files, packed with xz or not. Checks and status of each tokenizer go into
 the record, and their sums over the native ones. The exit status is 0 only when no campaign found a divergence.

@@ -1,4 +1,5 @@
-"""Derive cuts that three characters decide, where two do not (claim 12 in kernels/README.md).
+"""Derive cuts that three characters decide, where two do not, and those inside a piece (claims 12 and 13 in
+kernels/README.md).
 
 They only part a text into segments for encoding it; a session's chunks are cut at synchronizing pairs, which depend on
 less.
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .automaton import DEAD, MATCH, STATE, Automaton
+from .automaton import DEAD, MATCH, START, STATE, Automaton
 from .pipeline import Behavior
 from .synchronizing import Pairs, entered_by, stage_pairs
 
@@ -64,6 +65,40 @@ def context_cuts(
     return Contexts(on, back)
 
 
+def seamless_pairs(
+    stages: Sequence[Automaton], behaviors: Sequence[Behavior], forbidden: Iterable[tuple[int, int]]
+) -> Pairs:
+    """Return the pairs (a, b) at which parting a text does nothing to its pieces but part the one that lies across.
+
+    So the text may be cut there where no merge crosses (claim 13 in kernels/README.md).
+    """
+    classes = stages[0].classes
+    result = np.ones((classes, classes), dtype=bool)
+    for stage, behavior in zip(stages, behaviors, strict=True):
+        result &= stage_pairs(stage, behavior)[0] | _stage_seamless(stage)
+        if behavior != "Isolated":
+            result[:] = False
+    for a, b in forbidden:
+        result[a, b] = False
+    return result
+
+
+def _stage_seamless(stage: Automaton) -> Pairs:
+    """An attempt that crosses from a to b goes on as one that begins at b does, and either surely matches."""
+    table, end = stage.transitions, stage.classes
+    match = (table & MATCH) != 0
+    to = table & STATE
+    sure = ~stage.can_fail()
+    result = np.ones((end, end), dtype=bool)
+    for entered, states in enumerate(entered_by(stage)):
+        for state in states:
+            following = to[state, :end]
+            goes_on = bool(match[state, end]) & (following == to[START, :end]) & (following != DEAD) & sure
+            another = ~match[state, end] & ~match[state, :end] & (following == DEAD)
+            result[entered] &= goes_on | another
+    return result & sure[:, None]
+
+
 def _stage_contexts(stage: Automaton) -> tuple[Triples, Triples]:
     table, end = stage.transitions, stage.classes
     match = (table & MATCH) != 0
@@ -73,8 +108,8 @@ def _stage_contexts(stage: Automaton) -> tuple[Triples, Triples]:
     back = np.ones_like(on)
     for entered, states in enumerate(entered_by(stage)):
         for state in states:
-            # The attempt decides about a match in front of b as in front of the end, and goes on over b, if at all, only
-            # to die on c without another match.
+            # The attempt decides about a match in front of b as in front of the end, and goes on over b, if at all,
+            # only to die on c without another match.
             following = to[state, :end]
             neutral = match[state, :end] == match[state, end]
             dies = (following[:, None] == DEAD) | (~match[following, :end] & (to[following, :end] == DEAD))
@@ -103,7 +138,8 @@ def rectangles(triples: Triples, weights: npt.NDArray[np.int64]) -> npt.NDArray[
         second = triples[a][:, third].all(axis=1)
         key = third.tobytes() + second.tobytes()
         if key not in found:
-            found[key] = (triples[:, second][:, :, third].all(axis=(1, 2)), second, third)
+            first = np.asarray(triples[:, second][:, :, third].all(axis=(1, 2)), dtype=bool)
+            found[key] = (first, second, third)
     left = triples * (weights[:, None, None] * weights[None, :, None] * weights[None, None, :])
     for bit in range(RECTANGLES):
         gains = {key: int(left[np.ix_(*sets)].sum()) for key, sets in found.items()}

@@ -24,7 +24,7 @@ from .class_probe import (
     probe_words,
 )
 from .classes import Classes, partition
-from .contexts import Contexts, context_cuts, rectangles
+from .contexts import Contexts, context_cuts, rectangles, seamless_pairs
 from .literals import Constraints, constraints
 from .normalization import Normalization, probe_normalization
 from .pipeline import (
@@ -77,7 +77,7 @@ class Compiled:
     @cached_property
     def encoder(self) -> _native.Encoder:
         """The native encoder over these tables, built once: admission tries it, and the tokenizer keeps it."""
-        return _native.Encoder(self.native)
+        return _native.Encoder(_native.Image(self.native, b"", bytes(32)))
 
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:
@@ -111,6 +111,7 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
         "stages": _numbered(stages, behaviors),
+        "seamless": np.ascontiguousarray(_seamless(pipeline, stages, behaviors, forbidden, changes), dtype=np.uint8),
         "looking_on": rectangles(contexts.looking_on, weights),
         "looking_back": rectangles(contexts.looking_back, weights),
     }
@@ -141,6 +142,22 @@ def _contexts(
         changes.behind(on) & steady[:, None, None] & steady[None, :, None],
         changes.behind(back) & steady[:, None, None] & steady[None, :, None],
     )
+
+
+def _seamless(
+    pipeline: Pipeline,
+    stages: list[Automaton],
+    behaviors: list[Behavior],
+    forbidden: set[tuple[int, int]],
+    changes: _Changes,
+) -> Pairs:
+    """Return the pairs inside a piece at which a text may be cut where no merge crosses."""
+    if pipeline.byte_stages:
+        return np.zeros_like(changes.suspect[:, None] & changes.suspect[None, :])
+    # A merge is known to cross or not by the characters themselves: neither may become another one.
+    steady = ~changes.suspect
+    pairs = seamless_pairs(stages, behaviors, forbidden)
+    return pairs & steady[:, None] & (steady & ~changes.onward)[None, :]
 
 
 def _programs(pipeline: Pipeline, stages: list[Stage]) -> tuple[list[Program], dict[str, Members]]:
@@ -290,6 +307,7 @@ def _one_class() -> dict[str, Any]:
         "class_of": np.zeros(CODE_POINTS, dtype=np.uint8),
         "pairs": np.zeros((1, 1), dtype=np.uint8),
         "suspect": np.zeros(1, dtype=np.uint8),
+        "seamless": np.zeros((1, 1), dtype=np.uint8),
         "looking_on": np.zeros((3, 1), dtype=np.uint8),
         "looking_back": np.zeros((3, 1), dtype=np.uint8),
         "stages": [],

@@ -6,22 +6,52 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "classes.hpp"
+#include "image.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
 
 // The characters that literals look at around them, as the reference's engine has them (class_probe.py).
-struct Surroundings {
-  std::vector<bool> space, word;  // by code point; empty where no literal looks around
+class Surroundings {
+ public:
+  // Code points, in any order; none where no literal looks around.
+  static void write(ImageWriter& writer, std::span<const std::uint32_t> space, std::span<const std::uint32_t> word) {
+    writer.add(Section::space_characters, bits_of(space));
+    writer.add(Section::word_characters, bits_of(word));
+  }
 
-  bool is_space(std::uint32_t point) const { return point < space.size() && space[point]; }
-  bool is_word(std::uint32_t point) const { return point < word.size() && word[point]; }
+  explicit Surroundings(const Image& image)
+      : space_(image.get<std::uint8_t>(Section::space_characters)),
+        word_(image.get<std::uint8_t>(Section::word_characters)) {}
+
+  bool is_space(std::uint32_t point) const { return bit(space_, point); }
+  bool is_word(std::uint32_t point) const { return bit(word_, point); }
+
+ private:
+  static std::vector<std::uint8_t> bits_of(std::span<const std::uint32_t> points) {
+    std::vector<std::uint8_t> bits;
+    for (const std::uint32_t point : points) {
+      if (point / 8 >= bits.size()) bits.resize(point / 8 + 1);
+      bits[point / 8] = static_cast<std::uint8_t>(bits[point / 8] | 1U << point % 8);
+    }
+    return bits;
+  }
+  static bool bit(std::span<const std::uint8_t> bits, std::uint32_t point) {
+    return point / 8 < bits.size() && (bits[point / 8] >> point % 8 & 1) != 0;
+  }
+
+  std::span<const std::uint8_t> space_, word_;  // a bit a code point
 };
+
+// The index of the trie of literals that are looked for before normalization, and of the one behind it.
+inline constexpr std::uint32_t kRawLiterals = 0, kNormalizedLiterals = 1;
 
 class AddedTokens {
  public:
@@ -37,10 +67,11 @@ class AddedTokens {
     Token token;
   };
 
-  bool empty() const { return nodes_.size() == 1 && edges_.empty(); }
+  bool empty() const { return edges_.empty(); }
 
-  // Build from literals in any order; call once.
-  void build(const std::vector<std::pair<std::string_view, Token>>& literals) {
+  // Of literals in any order.
+  static void write(ImageWriter& writer, std::uint32_t index,
+                    const std::vector<std::pair<std::string_view, Token>>& literals) {
     std::vector<std::map<unsigned char, std::uint32_t>> children(1);
     std::vector<Token> tokens(1);
     for (const auto& [literal, token] : literals) {
@@ -51,16 +82,31 @@ class AddedTokens {
         at = entry->second;
         if (added) children.emplace_back(), tokens.emplace_back();
       }
-      tokens[at] = token;
+      if (at != 0) tokens[at] = token;
     }
-    nodes_.clear();
+    std::vector<Node> nodes;
+    std::vector<Edge> edges;
     for (std::size_t node = 0; node < children.size(); ++node) {
-      nodes_.push_back({static_cast<std::uint32_t>(edges_.size()), tokens[node]});
-      for (const auto& [byte, child] : children[node]) edges_.push_back({byte, child});
+      nodes.push_back({static_cast<std::uint32_t>(edges.size()), tokens[node].id, flags_of(tokens[node])});
+      for (const auto& [byte, child] : children[node]) edges.push_back({byte, child});
     }
-    nodes_.push_back({static_cast<std::uint32_t>(edges_.size()), {}});
-    for (const auto& [byte, child] : children[0]) first_[byte] = true, only_ = byte;
-    single_first_ = children[0].size() == 1;
+    nodes.push_back({static_cast<std::uint32_t>(edges.size()), kNoId, 0});
+    writer.add(Section::literal_nodes, nodes, index);
+    writer.add(Section::literal_edges, edges, index);
+  }
+
+  AddedTokens(const Image& image, std::uint32_t index)
+      : nodes_(image.get<Node>(Section::literal_nodes, index)), edges_(image.get<Edge>(Section::literal_edges, index)) {
+    Image::require(nodes_.size() >= 2 && nodes_.back().edges == edges_.size(), Section::literal_nodes);
+    for (std::size_t node = 0; node + 1 < nodes_.size(); ++node)
+      Image::require(nodes_[node].edges <= nodes_[node + 1].edges, Section::literal_nodes);
+    for (const Edge& edge : edges_)
+      Image::require(edge.byte < 256 && edge.child + std::size_t{1} < nodes_.size(), Section::literal_edges);
+    for (std::uint32_t edge = nodes_[0].edges; edge < nodes_[1].edges; ++edge) {
+      only_ = static_cast<unsigned char>(edges_[edge].byte);
+      first_[only_] = true;
+    }
+    single_first_ = nodes_[1].edges - nodes_[0].edges == 1;
   }
 
   // The first match at or after `from`.
@@ -104,13 +150,22 @@ class AddedTokens {
 
  private:
   struct Edge {
-    unsigned char byte;
+    std::uint32_t byte;
     std::uint32_t child;
   };
   struct Node {
     std::uint32_t edges;  // where this node's edges begin; the next node's begin where they end
-    Token token;          // id kNoId: no literal ends here
+    std::uint32_t id;     // kNoId: no literal ends here
+    std::uint32_t flags;  // see flags_of
   };
+
+  static std::uint32_t flags_of(const Token& token) {
+    return (token.special ? 1U : 0U) | (token.lstrip ? 2U : 0U) | (token.rstrip ? 4U : 0U) |
+           (token.single_word ? 8U : 0U);
+  }
+  static Token token_of(const Node& node) {
+    return {node.id, (node.flags & 1U) != 0, (node.flags & 2U) != 0, (node.flags & 4U) != 0, (node.flags & 8U) != 0};
+  }
 
   std::size_t candidate(std::string_view text, std::size_t from) const {
     if (from >= text.size()) return kNone;
@@ -133,13 +188,13 @@ class AddedTokens {
       while (edge < stop && edges_[edge].byte != byte) ++edge;
       if (edge == stop) break;
       node = edges_[edge].child;
-      if (nodes_[node].token.id != kNoId) found = {begin, at, nodes_[node].token};
+      if (nodes_[node].id != kNoId) found = {begin, at, token_of(nodes_[node])};
     }
     return found;
   }
 
-  std::vector<Node> nodes_{Node{0, {}}};
-  std::vector<Edge> edges_;
+  std::span<const Node> nodes_;  // and one more behind the last; the first is where every search begins
+  std::span<const Edge> edges_;
   std::array<bool, 256> first_{};
   bool single_first_ = false;
   unsigned char only_ = 0;

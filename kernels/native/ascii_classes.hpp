@@ -14,6 +14,8 @@ namespace tokseam {
 
 class AsciiClasses {
  public:
+  AsciiClasses() = default;
+  // classes: those of the 128 ASCII characters.
   explicit AsciiClasses(const std::uint8_t* classes) {
     for (std::size_t i = 0; i < table_.size(); ++i) table_[i] = classes[i];
   }
@@ -73,7 +75,7 @@ class AsciiClasses {
  private:
   static constexpr std::size_t kBlock = 32;  // bytes of an AVX2 register
 
-  std::array<std::uint8_t, 128> table_;  // class of each ASCII character
+  std::array<std::uint8_t, 128> table_{};  // class of each ASCII character
 };
 
 }  // namespace tokseam

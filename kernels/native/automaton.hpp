@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
 #include "classes.hpp"
+#include "image.hpp"
 
 namespace tokseam {
 
@@ -26,19 +28,42 @@ class Automaton {
   // transitions: states rows of classes + 1 columns, the last one for the end of the text.
   // Throws std::invalid_argument for a table that a text could lead out of.
   // Stored with one more column, before the end's: the inner bytes of a character, which change nothing.
-  Automaton(const std::uint16_t* transitions, std::size_t states, std::size_t classes,
-            Behavior behavior = Behavior::isolated)
-      : stride_(classes + 2), behavior_(behavior) {
+  static void write(ImageWriter& writer, Section section, std::uint32_t index, const std::uint16_t* transitions,
+                    std::size_t states, std::size_t classes, Behavior behavior) {
     if (states <= kStart) throw std::invalid_argument("automaton: no start state");
-    table_.reserve(states * stride_);
+    std::vector<std::uint16_t> stored{static_cast<std::uint16_t>(classes), static_cast<std::uint16_t>(behavior)};
+    stored.reserve(kSettings + states * (classes + 2));
     for (std::size_t state = 0; state < states; ++state) {
       const std::uint16_t* row = transitions + state * (classes + 1);
       for (std::size_t column = 0; column <= classes; ++column)
         if ((row[column] & kState) >= states) throw std::invalid_argument("automaton: a state that is none");
       if ((row[classes] & kState) != kDead) throw std::invalid_argument("automaton: it goes on behind the end");
-      table_.insert(table_.end(), row, row + classes);
-      table_.push_back(static_cast<std::uint16_t>(state));
-      table_.push_back(row[classes]);
+      stored.insert(stored.end(), row, row + classes);
+      stored.push_back(static_cast<std::uint16_t>(state));
+      stored.push_back(row[classes]);
+    }
+    writer.add(section, stored, index);
+  }
+
+  // All stages of a section, in order.
+  static std::vector<Automaton> read_all(const Image& image, Section section, std::size_t classes) {
+    std::vector<Automaton> stages;
+    for (std::uint32_t index = 0; image.has(section, index); ++index)
+      stages.push_back({image, section, index, classes});
+    return stages;
+  }
+
+  // classes: how many numbers a class buffer for it may hold, besides the inner one.
+  Automaton(const Image& image, Section section, std::uint32_t index, std::size_t classes) : stride_(classes + 2) {
+    const auto stored = image.get<std::uint16_t>(section, index);
+    Image::require(stored.size() >= kSettings && stored[0] == classes && stored[1] < kBehaviors, section);
+    behavior_ = static_cast<Behavior>(stored[1]);
+    table_ = stored.subspan(kSettings);
+    const std::size_t states = table_.size() / stride_;
+    Image::require(states > kStart && table_.size() % stride_ == 0, section);
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      Image::require((table_[i] & kState) < states, section);
+      if (i % stride_ == classes + 1) Image::require((table_[i] & kState) == kDead, section);
     }
   }
 
@@ -58,9 +83,11 @@ class Automaton {
   }
 
  private:
+  static constexpr std::size_t kSettings = 2;  // in front of the table: classes, behavior
+
   std::size_t stride_;
   Behavior behavior_;
-  std::vector<std::uint16_t> table_;
+  std::span<const std::uint16_t> table_;
 };
 
 // Split [begin, end) by the stages from `stage` on and hand each piece to `piece(begin, end)`, in order. `inner` is the

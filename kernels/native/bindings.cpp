@@ -4,10 +4,10 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -15,6 +15,9 @@
 #include <vector>
 
 #include "encoder.hpp"
+#include "encoder_image.hpp"
+#include "image.hpp"
+#include "mapped_file.hpp"
 #include "session.hpp"
 #include "textdiff.hpp"
 
@@ -23,6 +26,7 @@ namespace nb = nanobind;
 namespace {
 
 using tokseam::Encoder;
+using tokseam::Image;
 
 template <class T>
 using Array = nb::ndarray<nb::numpy, T>;
@@ -77,11 +81,6 @@ std::pair<std::size_t, std::size_t> shared_ends(nb::str a, nb::str b) {
   return {ends.prefix, ends.suffix};
 }
 
-void set_bit(std::vector<bool>& bits, std::uint32_t at) {
-  if (at >= bits.size()) bits.resize(at + 1);
-  bits[at] = true;
-}
-
 template <class T>
 std::vector<T> vector_of(const nb::dict& tables, const char* name) {
   return to_vector(nb::cast<Input<T>>(tables[name]));
@@ -109,76 +108,98 @@ tokseam::Characters::Tables character_tables(const nb::dict& tables) {
   return native;
 }
 
-std::vector<tokseam::Automaton> automata(const nb::dict& tables, const char* name, std::size_t classes) {
-  std::vector<tokseam::Automaton> result;
+std::vector<tokseam::StageTable> stage_tables(const nb::dict& tables, const char* name) {
+  std::vector<tokseam::StageTable> result;
   for (nb::handle stage : tables[name]) {
     const auto [table, behavior] =
         nb::cast<std::pair<nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig>, int>>(stage);
-    if (table.shape(1) != classes + 1 || behavior < 0 || behavior >= tokseam::kBehaviors)
-      throw nb::value_error("an automaton of the wrong size");
-    result.emplace_back(table.data(), table.shape(0), classes, static_cast<tokseam::Behavior>(behavior));
+    if (behavior < 0 || behavior >= tokseam::kBehaviors) throw nb::value_error("no such behavior of a stage");
+    result.push_back({{table.data(), table.data() + table.size()}, table.shape(0),
+                      static_cast<tokseam::Behavior>(behavior)});
   }
   return result;
 }
 
-std::unique_ptr<Encoder> make_encoder(nb::dict tables) {
-  const auto input = [&](const char* name, auto zero) { return nb::cast<Input<decltype(zero)>>(tables[name]); };
+template <class T>
+std::array<T, 256> one_a_byte(const nb::dict& tables, const char* name) {
+  const auto values = vector_of<T>(tables, name);
+  if (values.size() != 256) throw nb::value_error("a table over bytes of the wrong size");
+  std::array<T, 256> result;
+  std::copy(values.begin(), values.end(), result.begin());
+  return result;
+}
+
+tokseam::EncoderTables encoder_tables(const nb::dict& tables) {
   const auto u32 = [&](const char* name) { return vector_of<std::uint32_t>(tables, name); };
-  const auto classes = input("class_of", std::uint8_t{});
-  const auto pairs = input("pairs", std::uint8_t{});
-  const auto suspect = input("suspect", std::uint8_t{});
-  if (classes.size() != 0x110000 || pairs.size() != suspect.size() * suspect.size() || suspect.size() > 253)
-    throw nb::value_error("class tables of the wrong size");
-  const auto byte_classes = input("byte_classes", std::uint8_t{});
-  if (byte_classes.size() != 256) throw nb::value_error("byte_classes of the wrong size");
-  for (const char* name : {"looking_on", "looking_back"})
-    if (input(name, std::uint8_t{}).size() != 3 * suspect.size()) throw nb::value_error("contexts of the wrong size");
-  const std::size_t byte_class_count = 1 + *std::max_element(byte_classes.data(), byte_classes.data() + 256);
-  std::vector<tokseam::Normalization> normalizations;
+  const auto u8 = [&](const char* name) { return vector_of<std::uint8_t>(tables, name); };
+  const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);  // `tables` keeps it
+  tokseam::EncoderTables native;
+  native.classes = {u8("class_of"), u8("pairs"), u8("suspect"), u8("seamless"), u8("looking_on"), u8("looking_back")};
+  native.stages = stage_tables(tables, "stages");
+  native.byte_stages = stage_tables(tables, "byte_stages");
+  native.byte_classes = one_a_byte<std::uint8_t>(tables, "byte_classes");
   for (nb::handle entry : tables["normalizations"]) {
     const auto form = nb::cast<nb::dict>(entry);
     const auto part = [&](const char* name) { return vector_of<std::uint32_t>(form, name); };
-    normalizations.emplace_back(tokseam::Normalization::Tables{
-        part("decomposed"), part("decomposition_ends"), part("decomposition"), part("ordered"), part("order"),
-        part("composed_first"), part("composed_second"), part("composite"), nb::cast<bool>(form["hangul_decomposes"]),
-        nb::cast<bool>(form["hangul_composes"])});
+    native.normalizations.push_back({part("decomposed"), part("decomposition_ends"), part("decomposition"),
+                                     part("ordered"), part("order"), part("composed_first"), part("composed_second"),
+                                     part("composite"), nb::cast<bool>(form["hangul_decomposes"]),
+                                     nb::cast<bool>(form["hangul_composes"])});
   }
-  std::vector<tokseam::AddedLiteral> added;
+  if (tables.contains("characters")) native.characters = character_tables(nb::cast<nb::dict>(tables["characters"]));
   for (nb::handle entry : tables["added_tokens"]) {
     const auto [content, id, special, normalized, lstrip, rstrip, single_word] =
         nb::cast<std::tuple<std::string, std::uint32_t, bool, bool, bool, bool, bool>>(entry);
-    added.push_back({content, {id, special, lstrip, rstrip, single_word}, normalized});
+    native.added_tokens.push_back({content, {id, special, lstrip, rstrip, single_word}, normalized});
   }
-  tokseam::Surroundings surroundings;
-  for (const std::uint32_t point : u32("space_characters")) set_bit(surroundings.space, point);
-  for (const std::uint32_t point : u32("word_characters")) set_bit(surroundings.word, point);
-  std::optional<tokseam::Characters> characters;
-  if (tables.contains("characters")) characters.emplace(character_tables(nb::cast<nb::dict>(tables["characters"])));
-  const auto byte_ids = u32("byte_ids");
-  if (byte_ids.size() != 256) throw nb::value_error("byte_ids of the wrong size");
-  const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);
-  tokseam::EncoderTables native{
-      tokseam::Classes(suspect.size(), classes.data(), pairs.data(), suspect.data()),
-      vector_of<std::uint8_t>(tables, "looking_on"),
-      vector_of<std::uint8_t>(tables, "looking_back"),
-      automata(tables, "stages", suspect.size()),
-      automata(tables, "byte_stages", byte_class_count),
-      {},
-      std::move(normalizations),
-      std::move(characters),
-      std::move(added),
-      std::move(surroundings),
-      std::string(bytes.c_str(), bytes.size()),
-      u32("vocabulary_ends"),
-      u32("vocabulary_ids"),
-      u32("merges"),
-      {},
-      nb::cast<bool>(tables["space_in_front"]),
-      nb::cast<bool>(tables["whole_pieces_first"])};
-  std::copy(byte_ids.begin(), byte_ids.end(), native.byte_ids.begin());
-  std::copy(byte_classes.data(), byte_classes.data() + 256, native.byte_classes.begin());
+  native.space_characters = u32("space_characters");
+  native.word_characters = u32("word_characters");
+  native.vocabulary_bytes = {bytes.c_str(), bytes.size()};
+  native.vocabulary_ends = u32("vocabulary_ends");
+  native.vocabulary_ids = u32("vocabulary_ids");
+  native.merges = u32("merges");
+  native.byte_ids = one_a_byte<std::uint32_t>(tables, "byte_ids");
+  native.space_in_front = nb::cast<bool>(tables["space_in_front"]);
+  native.whole_pieces_first = nb::cast<bool>(tables["whole_pieces_first"]);
+  return native;
+}
+
+tokseam::Image::Key image_key(const nb::bytes& key) {
+  tokseam::Image::Key made{};
+  if (key.size() != made.size()) throw nb::value_error("the key of an image has 32 bytes");
+  std::copy_n(reinterpret_cast<const std::uint8_t*>(key.c_str()), made.size(), made.begin());
+  return made;
+}
+
+// `tables` None: an image of facts alone.
+Image make_image(const nb::object& tables, const nb::bytes& facts, const nb::bytes& key) {
+  const std::string_view noted(facts.c_str(), facts.size());
+  const tokseam::Image::Key made_for = image_key(key);
+  if (tables.is_none()) {
+    tokseam::ImageWriter writer;
+    writer.add(tokseam::Section::facts, noted);
+    return writer.finish(made_for);
+  }
+  const tokseam::EncoderTables native = encoder_tables(nb::cast<nb::dict>(tables));
   nb::gil_scoped_release release;
-  return std::make_unique<Encoder>(std::move(native));
+  return tokseam::build_image(native, made_for, noted);
+}
+
+Image open_image(const std::string& path, const nb::bytes& key) {
+  const tokseam::Image::Key made_for = image_key(key);
+  nb::gil_scoped_release release;
+  tokseam::FileBytes file;
+  try {
+    file = tokseam::map_file(path);
+  } catch (const std::runtime_error& error) {
+    throw tokseam::BadImage(error.what());
+  }
+  return Image(std::move(file.data), file.size, made_for);
+}
+
+nb::bytes image_facts(const Image& image) {
+  const auto facts = image.get<char>(tokseam::Section::facts);
+  return nb::bytes(facts.data(), facts.size());
 }
 
 Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued) {
@@ -284,6 +305,7 @@ class NativeSession {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::exception<tokseam::BadImage>(m, "BadImage", PyExc_ValueError);
   nb::exception<tokseam::OverlapMismatch>(m, "OverlapMismatch", PyExc_RuntimeError);
 
   m.def("shared_ends", &shared_ends, nb::arg("a"), nb::arg("b"),
@@ -292,8 +314,20 @@ NB_MODULE(_native, m) {
   m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
         "Which path scans text on this processor: 'avx2' or 'portable'.");
 
+  nb::class_<Image>(m, "Image", "A compiled tokenizer's tables and facts, in memory or mapped from a file; immutable.")
+      .def(nb::new_(&make_image), nb::arg("tables").none(), nb::arg("facts"), nb::arg("key"),
+           "Lay out tables (None: facts alone). `key`: 32 bytes that say what it is made from.")
+      .def_static("open", &open_image, nb::arg("path"), nb::arg("key"),
+                  "Map a file. Raises BadImage unless it is whole, of this format, and was made for `key`.")
+      .def_prop_ro("facts", &image_facts)
+      .def_prop_ro("size", [](const Image& image) { return image.bytes().size(); })
+      .def("data", [](const Image& image) {
+        return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(image.bytes().data(), {image.bytes().size()},
+                                                                      nb::find(image));
+      }, nb::rv_policy::reference, "The bytes of its file, read-only.");
+
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
-      .def(nb::new_(&make_encoder), nb::arg("tables"))
+      .def(nb::init<Image>(), nb::arg("image"))
       .def("encode", &encode, nb::arg("text"), nb::arg("split_special") = false,
            nb::arg("continued") = false,
            "The ids of a text: uint32. `continued`: it goes on from a cut, so nothing is put in front.")

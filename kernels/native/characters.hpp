@@ -7,50 +7,20 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "cuts.hpp"
+#include "flat_map.hpp"
+#include "image.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
-
-// A set of pairs of code points, as a flat hash table.
-class PairSet {
- public:
-  explicit PairSet(const std::vector<std::uint64_t>& pairs) {
-    const std::size_t size = std::bit_ceil(pairs.size() * 2 + 16);
-    slots_.assign(size, kFree);
-    shift_ = 64 - std::countr_zero(size);
-    for (const std::uint64_t pair : pairs) {
-      std::size_t at = slot_of(pair);
-      while (slots_[at] != kFree && slots_[at] != pair) at = (at + 1) & (slots_.size() - 1);
-      slots_[at] = pair;
-    }
-  }
-
-  bool contains(std::uint32_t first, std::uint32_t second) const {
-    const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
-    for (std::size_t at = slot_of(pair);; at = (at + 1) & (slots_.size() - 1)) {
-      if (slots_[at] == pair) return true;
-      if (slots_[at] == kFree) return false;
-    }
-  }
-
- private:
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair of code points
-  std::size_t slot_of(std::uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15U) >> shift_; }
-
-  std::vector<std::uint64_t> slots_;  // at most half full, so every probe ends
-  int shift_ = 0;
-};
 
 class Characters {
  public:
@@ -74,20 +44,41 @@ class Characters {
     std::array<std::uint32_t, 256> byte_tokens;  // ids of <0x00> to <0xFF>, kNoId where there is none
   };
 
-  explicit Characters(const Tables& tables)
-      : replaced_(tables.replaced),
-        replacement_(tables.replacement),
-        marker_(tables.marker),
-        prefix_(tables.prefix),
-        split_at_marker_(tables.split_at_marker),
-        joined_(tables.joined),
-        never_after_(tables.never_after.begin(), tables.never_after.end()),
-        never_before_(tables.never_before.begin(), tables.never_before.end()),
-        byte_tokens_(tables.byte_tokens) {
-    for (std::size_t i = 0; i < tables.characters.size(); ++i)
-      character_ids_[tables.characters[i]] = tables.character_ids[i];
+  static void write(ImageWriter& writer, const Tables& tables) {
+    const auto keys = [](const std::vector<std::uint32_t>& points) {
+      return std::vector<std::uint64_t>(points.begin(), points.end());
+    };
+    std::vector<std::uint64_t> spelled;
+    std::vector<std::uint32_t> bytes;
     for (std::uint32_t byte = 0; byte < 256; ++byte)
-      if (byte_tokens_[byte] != kNoId) byte_of_[byte_tokens_[byte]] = byte;
+      if (tables.byte_tokens[byte] != kNoId) spelled.push_back(tables.byte_tokens[byte]), bytes.push_back(byte);
+    writer.add(Section::character_settings,
+               std::vector<std::uint32_t>{tables.replaced, tables.replacement, tables.marker,
+                                          static_cast<std::uint32_t>(tables.prefix), tables.split_at_marker});
+    FlatSet::write(writer, Section::joined, tables.joined);
+    FlatSet::write(writer, Section::never_after, keys(tables.never_after));
+    FlatSet::write(writer, Section::never_before, keys(tables.never_before));
+    FlatMap::write(writer, Section::characters, Section::character_ids, keys(tables.characters), tables.character_ids);
+    writer.add(Section::byte_tokens, std::span<const std::uint32_t>(tables.byte_tokens));
+    FlatMap::write(writer, Section::byte_token_ids, Section::byte_token_bytes, spelled, bytes);
+  }
+
+  explicit Characters(const Image& image)
+      : joined_(image, Section::joined),
+        never_after_(image, Section::never_after),
+        never_before_(image, Section::never_before),
+        character_ids_(image, Section::characters, Section::character_ids),
+        byte_tokens_(image.get_sized<std::uint32_t>(Section::byte_tokens, 256)),
+        byte_of_(image, Section::byte_token_ids, Section::byte_token_bytes) {
+    const auto settings = image.get_sized<std::uint32_t>(Section::character_settings, 5);
+    replaced_ = settings[0], replacement_ = settings[1], marker_ = settings[2];
+    Image::require(settings[3] <= static_cast<std::uint32_t>(Prefix::first_unless_there), Section::character_settings);
+    prefix_ = static_cast<Prefix>(settings[3]);
+    split_at_marker_ = settings[4] != 0;
+    Image::require((replaced_ == kNoId || is_code_point(replacement_)) &&
+                       (prefix_ == Prefix::never || is_code_point(marker_)),
+                   Section::character_settings);
+    for (const std::uint32_t byte : byte_of_.values()) Image::require(byte < 256, Section::byte_token_bytes);
   }
 
   // See cuts.hpp.
@@ -135,7 +126,7 @@ class Characters {
     for (std::size_t at = begin + utf8_width(text[begin]); at < end; at += utf8_width(text[at])) {
       const std::uint32_t here = utf8_decode(text.data() + at);
       const bool new_piece = split_at_marker_ && here == marker_;
-      if (new_piece || !joined_.contains(before, here)) {
+      if (new_piece || !joined(before, here)) {
         part(start, at);
         start = at;
         if (new_piece) piece(at);
@@ -150,9 +141,9 @@ class Characters {
     out.clear();
     for (std::size_t at = 0; at < part.size();) {
       const std::size_t width = utf8_width(part[at]);
-      const auto entry = character_ids_.find(utf8_decode(part.data() + at));
-      if (entry != character_ids_.end()) {
-        out.push_back(entry->second);
+      const std::uint32_t id = character_ids_.find(utf8_decode(part.data() + at), kNoId);
+      if (id != kNoId) {
+        out.push_back(id);
       } else {
         for (std::size_t i = 0; i < width; ++i)
           out.push_back(byte_tokens_[static_cast<unsigned char>(part[at + i])]);
@@ -163,25 +154,27 @@ class Characters {
 
   // The byte that an id stands for, or kNone: then it stands for whole characters.
   std::size_t byte_of(std::uint32_t id) const {
-    const auto entry = byte_of_.find(id);
-    return entry == byte_of_.end() ? kNone : entry->second;
+    const std::uint32_t byte = byte_of_.find(id, kNoId);
+    return byte == kNoId ? kNone : byte;
   }
 
  private:
   std::uint32_t normal(std::uint32_t point) const { return point == replaced_ ? replacement_ : point; }
 
+  bool joined(std::uint32_t before, std::uint32_t here) const {
+    return joined_.contains(static_cast<std::uint64_t>(before) << 32 | here);
+  }
   bool cut(std::uint32_t before, std::uint32_t here) const {
-    return !joined_.contains(before, here) && !never_after_.contains(before) && !never_before_.contains(here);
+    return !joined(before, here) && !never_after_.contains(before) && !never_before_.contains(here);
   }
 
   std::uint32_t replaced_, replacement_, marker_;
   Prefix prefix_;
   bool split_at_marker_;
-  PairSet joined_;
-  std::unordered_set<std::uint32_t> never_after_, never_before_;
-  std::unordered_map<std::uint32_t, std::uint32_t> character_ids_;
-  std::array<std::uint32_t, 256> byte_tokens_;
-  std::unordered_map<std::uint32_t, std::size_t> byte_of_;
+  FlatSet joined_, never_after_, never_before_;
+  FlatMap character_ids_;
+  std::span<const std::uint32_t> byte_tokens_;
+  FlatMap byte_of_;
 };
 
 }  // namespace tokseam

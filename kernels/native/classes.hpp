@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "ascii_classes.hpp"
 #include "cuts.hpp"
+#include "image.hpp"
 #include "utf8.hpp"
 
 namespace tokseam {
@@ -17,23 +18,44 @@ namespace tokseam {
 class Classes {
  public:
   // class_of: one byte a code point, 0x110000 of them; pairs: count * count, row-major; suspect: count.
-  Classes(std::size_t count, const std::uint8_t* class_of, const std::uint8_t* pairs, const std::uint8_t* suspect)
-      : count_(count), pairs_(pairs, pairs + count * count), suspect_(suspect, suspect + count), ascii_(class_of) {
-    for (std::size_t byte = 0; byte < 0x80; ++byte)
-      if (suspect_[class_of[byte]]) ascii_suspect_ = 1;
+  static void write(ImageWriter& writer, std::size_t count, const std::uint8_t* class_of, const std::uint8_t* pairs,
+                    const std::uint8_t* suspect) {
+    std::vector<std::uint16_t> index;
+    std::vector<std::uint8_t> blocks;
     std::unordered_map<std::string_view, std::uint16_t> known;
     for (std::size_t block = 0; block < kBlocks; ++block) {
       const std::string_view content(reinterpret_cast<const char*>(class_of + block * kBlockSize), kBlockSize);
       const auto [entry, added] = known.try_emplace(content, static_cast<std::uint16_t>(known.size()));
-      if (added) blocks_.insert(blocks_.end(), class_of + block * kBlockSize, class_of + (block + 1) * kBlockSize);
-      index_[block] = entry->second;
+      if (added) blocks.insert(blocks.end(), content.begin(), content.end());
+      index.push_back(entry->second);
     }
+    writer.add(Section::class_index, index);
+    writer.add(Section::class_blocks, blocks);
+    writer.add(Section::class_pairs, std::span(pairs, count * count));
+    writer.add(Section::class_suspect, std::span(suspect, count));
   }
 
-  std::size_t count() const { return count_; }
+  explicit Classes(const Image& image)
+      : suspect_(image.get<std::uint8_t>(Section::class_suspect)),
+        pairs_(image.get_sized<std::uint8_t>(Section::class_pairs, suspect_.size() * suspect_.size())),
+        blocks_(image.get<std::uint8_t>(Section::class_blocks)),
+        index_(image.get_sized<std::uint16_t>(Section::class_index, kBlocks)) {
+    Image::require(!suspect_.empty() && suspect_.size() <= kMaxClasses, Section::class_suspect);
+    for (const std::uint16_t block : index_)
+      Image::require((block + std::size_t{1}) * kBlockSize <= blocks_.size(), Section::class_index);
+    for (const std::uint8_t number : blocks_) Image::require(number < suspect_.size(), Section::class_blocks);
+    for (std::uint32_t byte = 0; byte < 0x80; ++byte)
+      if (suspect(of(byte))) ascii_suspect_ = 1;
+    ascii_ = AsciiClasses(blocks_.data() + index_[0] * kBlockSize);
+  }
+
+  // So that inner() and the end of a text have numbers of their own.
+  static constexpr std::size_t kMaxClasses = 253;
+
+  std::size_t count() const { return suspect_.size(); }
 
   // The class that stands for the inner bytes of a character in a class buffer; see `fill`.
-  std::uint8_t inner() const { return static_cast<std::uint8_t>(count_); }
+  std::uint8_t inner() const { return static_cast<std::uint8_t>(count()); }
 
   std::uint8_t of(std::uint32_t point) const {
     return blocks_[static_cast<std::size_t>(index_[point / kBlockSize]) * kBlockSize + point % kBlockSize];
@@ -41,7 +63,7 @@ class Classes {
 
   bool suspect(std::uint8_t number) const { return suspect_[number] != 0; }
 
-  bool synchronizing(std::uint8_t a, std::uint8_t b) const { return pairs_[a * count_ + b] != 0; }
+  bool synchronizing(std::uint8_t a, std::uint8_t b) const { return pairs_[a * count() + b] != 0; }
 
   // Write one byte a byte of text: a character's class at its first byte, inner() at the others.
   // Returns whether any character may be suspect (normalization may change the text).
@@ -77,13 +99,12 @@ class Classes {
   static constexpr std::size_t kBlockSize = 256;
   static constexpr std::size_t kBlocks = 0x110000 / kBlockSize;
 
-  std::size_t count_;                // classes; at most 253, so that inner() and the end have numbers of their own
-  std::vector<std::uint8_t> pairs_;  // [a * count_ + b] != 0: synchronizing
-  std::vector<std::uint8_t> suspect_;
+  std::span<const std::uint8_t> suspect_;
+  std::span<const std::uint8_t> pairs_;   // [a * count() + b] != 0: synchronizing
+  std::span<const std::uint8_t> blocks_;  // the distinct blocks of 256 classes
+  std::span<const std::uint16_t> index_;
   std::uint8_t ascii_suspect_ = 0;  // some ASCII character is (a change of case): then every text may hold one
   AsciiClasses ascii_;
-  std::vector<std::uint8_t> blocks_;  // the distinct blocks of 256 classes
-  std::uint16_t index_[kBlocks] = {};
 };
 
 }  // namespace tokseam

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "classes.hpp"
+#include "crossings.hpp"
 #include "utf8.hpp"
 
 #if defined(__x86_64__)
@@ -30,10 +31,23 @@ class CutMasks {
  public:
   static constexpr std::size_t kWordBytes = 64;  // bytes of text that one mask tells about
 
+  enum class Path { portable, avx2, avx512 };
+
+  // The quickest one on this processor.
+  static Path best_path() {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi")) return Path::avx512;
+    if (AsciiClasses::has_avx2()) return Path::avx2;
+#endif
+    return Path::portable;
+  }
+
   // looking_on, looking_back: three rows of classes.count() bytes each, a bit for each rectangle of a relation of three
   // characters (kernels/compile/contexts.py).
-  CutMasks(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back)
-      : classes_(&classes) {
+  // seamless: a byte for each pair of classes, where a piece may be parted if no merge crosses; null: nowhere.
+  CutMasks(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back,
+           const std::uint8_t* seamless = nullptr, const Crossings* crossings = nullptr, Path path = best_path())
+      : classes_(&classes), seamless_(seamless), crossings_(crossings), path_(path) {
     cover();
     for (std::size_t number = 0; number < classes.count(); ++number)
       for (std::size_t place = 0; place < 3; ++place) {
@@ -126,38 +140,56 @@ class CutMasks {
     Words words;
     std::uint64_t leads = 0;
 #if defined(__x86_64__)
-    if (has_avx512()) {
+    if (path_ == Path::avx512) {
       std::uint64_t mask = 0;
       if (ascii_avx512(bytes, words, leads, mask)) return mask;
-      beyond_ascii(text, at, bytes, leads, words);
-      return cuts_avx512(words);
+      const std::uint64_t parted = beyond_ascii(text, at, bytes, leads, words);
+      return cuts_avx512(words) | parted;
     }
-    if (AsciiClasses::has_avx2()) {
-      if (!ascii_avx2(bytes, words, leads)) beyond_ascii(text, at, bytes, leads, words);
-      return cuts_avx2(words);
+    if (path_ == Path::avx2) {
+      const bool ascii = ascii_avx2(bytes, words, leads);
+      const std::uint64_t parted = ascii ? 0 : beyond_ascii(text, at, bytes, leads, words);
+      return cuts_avx2(words) | parted;
     }
 #endif
-    if (!ascii_portable(bytes, words, leads)) beyond_ascii(text, at, bytes, leads, words);
-    return cuts_portable(words);
+    const bool ascii = ascii_portable(bytes, words, leads);
+    const std::uint64_t parted = ascii ? 0 : beyond_ascii(text, at, bytes, leads, words);
+    return cuts_portable(words) | parted;
   }
 
   // Fill in what characters beyond ASCII say, where there is 0 so far. PERF: only in the roles of text beside a cut; a
-  // relation of three characters has its further ones in ASCII, or loses a cut.
-  void beyond_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads, Words& words) const {
+  // relation of three characters has its further ones in ASCII, or loses a cut. Returns the cuts inside pieces.
+  std::uint64_t beyond_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads,
+                             Words& words) const {
     // The character that began before this word and ends in it, or in front of it.
-    std::size_t end_of_previous = 0;
-    while (end_of_previous < 4 && is_continuation(bytes[end_of_previous])) ++end_of_previous;
-    if (at > 0 && static_cast<unsigned char>(*(bytes + end_of_previous - 1)) >= 0x80)
-      ends(classes_->of(utf8_decode(text.data() + utf8_before(text, at + end_of_previous))), end_of_previous, words);
+    std::size_t end = 0;  // where the character before ends, if it is beyond ASCII
+    while (end < 4 && is_continuation(bytes[end])) ++end;
+    std::uint32_t before = 0;
+    std::uint8_t number_before = 0;
+    bool beside = at > 0 && static_cast<unsigned char>(*(bytes + end - 1)) >= 0x80;
+    if (beside) {
+      before = utf8_decode(text.data() + utf8_before(text, at + end));
+      number_before = classes_->of(before);
+      ends(number_before, end, words);
+    }
+    std::uint64_t parted = 0;
     for (std::uint64_t rest = leads; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-      const std::uint8_t number = classes_->of(utf8_decode(text.data() + at + i));
+      const std::uint32_t here = utf8_decode(text.data() + at + i);
+      const std::uint8_t number = classes_->of(here);
       words[kBehind][i] = roles_[kBehind][number];
       words[kBackBehind][i] = roles_[kBackBehind][number];
       if (i > 0) words[kOnNext][i - 1] = roles_[kOnNext][number];
-      const std::size_t end = i + utf8_width(bytes[i]);
+      if (beside && end == i && seamless_ != nullptr && seamless_[number_before * classes_->count() + number] != 0 &&
+          !crossings_->possible(text.data() + at + i, before, here))
+        parted |= std::uint64_t{1} << i;
+      before = here;
+      number_before = number;
+      beside = true;
+      end = i + utf8_width(bytes[i]);
       if (end < kWordBytes) ends(number, end, words);
     }
+    return parted;
   }
 
   void ends(std::uint8_t number, std::size_t end, Words& words) const {
@@ -193,11 +225,6 @@ class CutMasks {
 #if defined(__x86_64__)
   // SAFETY, in all of these: the 64 bytes, the two in front and the one behind are the caller's to read; every load and
   // store is an unaligned one.
-  static bool has_avx512() {
-    static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
-    return has;
-  }
-
   struct Said512 {
     __m512i of[kRoles];
   };
@@ -294,6 +321,9 @@ class CutMasks {
 #endif
 
   const Classes* classes_;
+  const std::uint8_t* seamless_;
+  const Crossings* crossings_;
+  Path path_;
   std::array<std::array<std::uint8_t, 256>, kRoles> roles_{};  // what each class says in each role
   std::array<std::array<std::uint8_t, 128>, kRoles> ascii_{};  // the same, of each ASCII character
 };

@@ -1,12 +1,11 @@
-// A full, exact encode: added tokens, normalization, splitting stages, BPE (design 3.1). Immutable once built, so any
-// number of
-// threads may use one. It keeps nothing between calls.
+// A full, exact encode: added tokens, normalization, splitting stages, BPE (design 3.1). Immutable, so any number of
+// threads may use one. What it keeps between calls changes no answer (segment_cache.hpp), and no table is its
+// own: those lie in its image (encoder_image.hpp).
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,44 +15,20 @@
 
 #include "added_tokens.hpp"
 #include "automaton.hpp"
+#include "bpe.hpp"
 #include "characters.hpp"
 #include "chunk_engine.hpp"
-#include "code_points.hpp"
 #include "classes.hpp"
+#include "code_points.hpp"
+#include "crossings.hpp"
 #include "cut_masks.hpp"
-#include "merges.hpp"
+#include "image.hpp"
 #include "normalization.hpp"
 #include "segments.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
-
-struct AddedLiteral {
-  std::string content;  // as it is looked for: normalized where it is looked for in normalized text
-  AddedTokens::Token token;
-  bool normalized;
-};
-
-// What kernels/compile/tables.py hands over.
-struct EncoderTables {
-  Classes classes;
-  std::vector<std::uint8_t> looking_on, looking_back;  // 3 rows of bits by class; see cut_masks.hpp
-  std::vector<Automaton> stages;
-  std::vector<Automaton> byte_stages;                // behind the others, on the bytes of each piece
-  std::array<std::uint8_t, 256> byte_classes;        // the classes that those know
-  std::vector<Normalization> normalizations;  // in order, each on what the one before made
-  std::optional<Characters> characters;  // in place of stages and bytes: BPE over the characters of whole segments
-  std::vector<AddedLiteral> added_tokens;
-  Surroundings surroundings;
-  std::string vocabulary_bytes;               // all entries, one behind the other
-  std::vector<std::uint32_t> vocabulary_ends;  // where each ends in vocabulary_bytes
-  std::vector<std::uint32_t> vocabulary_ids;
-  std::vector<std::uint32_t> merges;  // left, right, rank, merged id; repeated
-  std::array<std::uint32_t, 256> byte_ids;  // kNoId: the vocabulary lacks the byte, and the reference drops it
-  bool space_in_front;                      // every stretch between literals gets a space, unless it begins with one
-  bool whole_pieces_first;                  // a piece that is a vocabulary entry becomes it without any merge
-};
 
 class Encoder {
  public:
@@ -70,44 +45,30 @@ class Encoder {
     std::size_t raw(std::size_t byte) const { return raw_begin + (prefixed && byte > 0 ? byte - 1 : byte); }
   };
 
-  explicit Encoder(EncoderTables tables)
-      : classes_(std::move(tables.classes)),
-        stages_(std::move(tables.stages)),
-        byte_stages_(std::move(tables.byte_stages)),
-        byte_classes_(tables.byte_classes),
-        normalizations_(std::move(tables.normalizations)),
-        characters_(std::move(tables.characters)),
-        vocabulary_bytes_(std::move(tables.vocabulary_bytes)),
-        whole_(tables.vocabulary_ids.size()),
-        merges_(merge_entries(tables.merges), tables.byte_ids),
-        byte_ids_(tables.byte_ids),
-        space_in_front_(tables.space_in_front),
-        surroundings_(std::move(tables.surroundings)) {
-    std::vector<std::uint32_t> symbols;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
-      const std::size_t end = tables.vocabulary_ends[i];
-      const std::string_view entry = std::string_view(vocabulary_bytes_).substr(begin, end - begin);
-      const std::uint32_t id = tables.vocabulary_ids[i];
-      begin = end;
-      if (id >= lengths_.size()) lengths_.resize(id + 1, 0);
-      lengths_[id] = static_cast<std::uint32_t>(characters_ ? utf8::count_code_points(entry) : entry.size());
-      // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
-      if (!tables.whole_pieces_first) {
-        merged(entry, symbols);
-        if (symbols.size() != 1 || symbols[0] != id) continue;
-      }
-      whole_.insert(entry, id);
-    }
-    std::vector<std::pair<std::string_view, AddedTokens::Token>> raw, normalized;
-    for (const AddedLiteral& token : tables.added_tokens)
-      (token.normalized ? normalized : raw).push_back({token.content, token.token});
-    raw_tokens_.build(raw);
-    normalized_tokens_.build(normalized);
-    if (!characters_) {
-      masks_.emplace(classes_, tables.looking_on.data(), tables.looking_back.data());
-      find_whole_segments(tables);
-    }
+  // Throws BadImage for one that a text could lead out of.
+  explicit Encoder(Image image)
+      : image_(std::move(image)),
+        classes_(image_),
+        stages_(Automaton::read_all(image_, Section::stages, classes_.count())),
+        byte_classes_(image_.get_sized<std::uint8_t>(Section::byte_classes, 256)),
+        byte_stages_(Automaton::read_all(image_, Section::byte_stages,
+                                         std::size_t{1} + *std::ranges::max_element(byte_classes_))),
+        bpe_(image_),
+        whole_(image_),
+        space_in_front_(image_.get_sized<std::uint32_t>(Section::settings, 1)[0] != 0),
+        lengths_(image_.get<std::uint32_t>(Section::lengths)),
+        raw_tokens_(image_, kRawLiterals),
+        normalized_tokens_(image_, kNormalizedLiterals),
+        surroundings_(image_) {
+    for (std::uint32_t index = 0; image_.has(Section::normalization_settings, index); ++index)
+      normalizations_.emplace_back(image_, index);
+    if (characters()) return;
+    crossings_.emplace(image_);
+    masks_.emplace(classes_, image_.get_sized<std::uint8_t>(Section::looking_on, 3 * classes_.count()).data(),
+                   image_.get_sized<std::uint8_t>(Section::looking_back, 3 * classes_.count()).data(),
+                   image_.get_sized<std::uint8_t>(Section::seamless, classes_.count() * classes_.count()).data(),
+                   &*crossings_);
+    if (image_.has(Section::whole_segments)) whole_segments_ = image_.get<std::uint64_t>(Section::whole_segments);
   }
 
   Encoder(const Encoder&) = delete;
@@ -118,12 +79,22 @@ class Encoder {
   // Forget all segments encoded so far, as a new process has none: for measuring.
   void forget_segments() const { caches_.clear(); }
 
+  // Whether the vocabulary entry `id` is, as a segment of a text, just itself in every mode; for building an image.
+  bool whole_as_segment(std::string_view entry, std::uint32_t id) const {
+    if (characters() || entry.empty() || !utf8::valid(entry)) return false;
+    if (raw_tokens_.find(entry, 0).begin != kNone || normalized_tokens_.find(entry, 0).begin != kNone) return false;
+    std::vector<std::uint32_t> ids;
+    std::vector<std::size_t> none;
+    walk_ids(entry, {false, true}, {}, ids, none);
+    return ids.size() == 1 && ids[0] == id;
+  }
+
   // What sessions use; chunk_engine.hpp says what each must do.
   std::size_t next_cut(std::string_view text, std::size_t from) const {
-    return characters_ ? characters_->next_cut(text, from) : classes_.next_cut(text, from);
+    return characters() ? characters()->next_cut(text, from) : classes_.next_cut(text, from);
   }
   std::size_t last_cut(std::string_view text, std::size_t upto) const {
-    return characters_ ? characters_->last_cut(text, upto) : classes_.last_cut(text, upto);
+    return characters() ? characters()->last_cut(text, upto) : classes_.last_cut(text, upto);
   }
 
   void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
@@ -173,10 +144,10 @@ class Encoder {
           std::size_t at_character = characters.index(segment, begin);
           std::size_t rest = 0;  // bytes still to come of a character that is spelled in bytes
           for (std::size_t i = from; i < ids.size(); ++i) {
-            const std::size_t byte = encoder.characters_->byte_of(ids[i]);
+            const std::size_t byte = encoder.characters()->byte_of(ids[i]);
             if (byte == kNone) {
-              character_span(segment, at_character, encoder.lengths_[ids[i]]);
-              at_character += encoder.lengths_[ids[i]];
+              character_span(segment, at_character, encoder.length_of(ids[i]));
+              at_character += encoder.length_of(ids[i]);
               continue;
             }
             if (rest == 0) rest = utf8_width(static_cast<char>(byte));
@@ -187,7 +158,11 @@ class Encoder {
         }
         std::size_t here = begin;
         for (std::size_t i = from; i < ids.size(); ++i) {
-          const std::size_t next = here + encoder.lengths_[ids[i]];
+          const std::size_t next = here + encoder.length_of(ids[i]);
+          if (next > end) {  // only an image that is not what it claims to be comes here
+            known = false;
+            return;
+          }
           if (segment.prefixed && next == 1) {
             // A space put in front shares the span of the character that it stands before.
             spans.push_back(count_to(segment.raw_begin));
@@ -287,9 +262,10 @@ class Encoder {
         if (id != kNoId) {
           ids.push_back(id);
         } else if (cache != nullptr) {
-          cache->through(piece, SegmentCache::kPiece, ids, [&] { encoder.merge_piece(piece, symbols, ids); });
+          cache->through(piece, SegmentCache::kPiece, ids,
+                         [&] { encoder.bpe_.append(piece, symbols, ids, &cache->pairs()); });
         } else {
-          encoder.merge_piece(piece, symbols, ids);
+          encoder.bpe_.append(piece, symbols, ids);
         }
       }
       void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
@@ -315,7 +291,7 @@ class Encoder {
     const auto cache = caches_.lend();
     const auto resolve = [&](std::string_view segment, std::vector<std::uint32_t>& out) {
       const std::uint32_t id = whole_.find(segment);
-      if (id != kNoId && whole_segments_[id])
+      if (id != kNoId && is_whole_segment(id))
         out.push_back(id);
       else
         walk_ids(segment, inner, {}, out, none, &*cache);
@@ -339,25 +315,8 @@ class Encoder {
     return marks[0] != kNoMark;
   }
 
-  // Which vocabulary entries are, as segments of a text, just themselves in every mode.
-  void find_whole_segments(const EncoderTables& tables) {
-    whole_segments_.assign(lengths_.size(), false);
-    std::vector<std::uint32_t> ids;
-    std::vector<std::size_t> none;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
-      const std::size_t end = tables.vocabulary_ends[i];
-      const std::string_view entry = std::string_view(vocabulary_bytes_).substr(begin, end - begin);
-      begin = end;
-      if (entry.empty() || !utf8::valid(entry)) continue;
-      bool whole = true;
-      for (const bool split_special : {false, true}) {
-        ids.clear();
-        walk_ids(entry, {split_special, true}, {}, ids, none);
-        whole = whole && ids.size() == 1 && ids[0] == tables.vocabulary_ids[i];
-      }
-      whole_segments_[tables.vocabulary_ids[i]] = whole;
-    }
+  bool is_whole_segment(std::uint32_t id) const {
+    return id / 64 < whole_segments_.size() && (whole_segments_[id / 64] >> id % 64 & 1) != 0;
   }
 
   // Counts the characters of a normalized segment up to places that never go back within it.
@@ -377,24 +336,10 @@ class Encoder {
   // Every byte counts by itself behind ByteLevel; no class has this number.
   static constexpr std::uint8_t kNoInner = 0xFF;
 
-  static std::vector<Merges::Entry> merge_entries(const std::vector<std::uint32_t>& flat) {
-    std::vector<Merges::Entry> entries;
-    entries.reserve(flat.size() / 4);
-    for (std::size_t i = 0; i + 3 < flat.size(); i += 4)
-      entries.push_back({flat[i], flat[i + 1], {flat[i + 2], flat[i + 3]}});
-    return entries;
-  }
+  // In bytes; with characters(), in code points. 0 for an id that no entry has.
+  std::size_t length_of(std::uint32_t id) const { return id < lengths_.size() ? lengths_[id] : 0; }
 
-  void merged(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
-    symbols.clear();
-    if (characters_) {
-      characters_->symbols(piece, symbols);
-      merges_.apply(symbols);
-    } else {
-      std::vector<std::uint32_t> work;
-      merges_.apply_bytes(piece, work, symbols);
-    }
-  }
+  const std::optional<Characters>& characters() const { return bpe_.characters(); }
 
   void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
     const std::uint32_t id = whole_.find(piece);
@@ -402,13 +347,7 @@ class Encoder {
       ids.push_back(id);
       return;
     }
-    merge_piece(piece, symbols, ids);
-  }
-
-  void merge_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
-    if (!characters_) return merges_.apply_bytes(piece, symbols, ids);
-    merged(piece, symbols);
-    ids.insert(ids.end(), symbols.begin(), symbols.end());
+    bpe_.append(piece, symbols, ids);
   }
 
   template <class Sink>
@@ -438,7 +377,7 @@ class Encoder {
   template <class Sink>
   void walk_segment(std::string_view raw, std::size_t raw_begin, EncodeMode mode, std::vector<std::size_t>& cuts,
                     std::size_t* marks, Sink& sink) const {
-    if (characters_) return walk_characters(raw, raw_begin, mode, cuts, marks, sink);
+    if (characters()) return walk_characters(raw, raw_begin, mode, cuts, marks, sink);
     thread_local std::vector<std::uint8_t> kept_buffer;
     std::vector<std::uint8_t> large_buffer;
     std::vector<std::uint8_t>& buffer = raw.size() <= kKeptBufferBytes ? kept_buffer : large_buffer;
@@ -510,13 +449,13 @@ class Encoder {
     Segment segment{raw, raw_begin, false, true};
     const bool at_start = raw_begin == 0;
     const std::string normalized =
-        characters_->normalized(raw, at_start, at_start && mode.continued, cuts, segment.prefixed);
+        characters()->normalized(raw, at_start, at_start && mode.continued, cuts, segment.prefixed);
     segment.text = normalized;
     CutMarks pass{cuts, marks};
     normalized_tokens_.cut_out(
         segment.text, mode.split_special, surroundings_,
         [&](std::size_t begin, std::size_t end) {
-          characters_->split(
+          characters()->split(
               segment.text, begin, end, [&](std::size_t at) { sink.boundary(segment, at); },
               [&](std::size_t part_begin, std::size_t part_end) {
                 pass(part_begin, part_end, sink);
@@ -549,24 +488,23 @@ class Encoder {
     }
   };
 
+  Image image_;  // all that follows looks into it
   Classes classes_;
   std::vector<Automaton> stages_;
+  std::span<const std::uint8_t> byte_classes_;
   std::vector<Automaton> byte_stages_;
-  std::array<std::uint8_t, 256> byte_classes_;
   std::vector<Normalization> normalizations_;
-  std::optional<Characters> characters_;
-  std::string vocabulary_bytes_;  // whole_ points into it
+  Bpe bpe_;
   Vocabulary whole_;
-  Merges merges_;
-  std::array<std::uint32_t, 256> byte_ids_;
   bool space_in_front_;
-  std::vector<std::uint32_t> lengths_;  // bytes of each id; with characters_, code points
-  AddedTokens raw_tokens_;              // looked for before normalization
-  AddedTokens normalized_tokens_;       // looked for after it
+  std::span<const std::uint32_t> lengths_;
+  AddedTokens raw_tokens_;         // looked for before normalization
+  AddedTokens normalized_tokens_;  // looked for after it
   Surroundings surroundings_;
-  std::optional<CutMasks> masks_;       // none with characters_
-  std::vector<bool> whole_segments_;    // by id; see find_whole_segments
-  mutable SegmentCaches caches_;        // what they hold changes no answer
+  std::optional<Crossings> crossings_;             // none with characters(), as masks_
+  std::optional<CutMasks> masks_;                  // none with characters()
+  std::span<const std::uint64_t> whole_segments_;  // bit by id; see whole_as_segment
+  mutable SegmentCaches caches_;                   // what they hold changes no answer
 };
 
 }  // namespace tokseam

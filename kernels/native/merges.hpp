@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <cstring>
 #include <queue>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
+#include "hash.hpp"
+#include "image.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
@@ -23,62 +26,110 @@ struct Merge {
   std::uint32_t id = kNoId;
 };
 
-// (left id, right id) -> rank, as a flat hash table of 8 bytes a slot; rank -> merged id, as an array.
-class Merges {
+class Merges;
+
+// Pairs that were looked up lately, and their ranks: few pairs make most of all lookups, and here they lie close together.
+// One thread at a time, and for one table only.
+class PairMemo {
  public:
+  Merge find(const Merges& merges, std::uint32_t left, std::uint32_t right);
+
+ private:
   struct Entry {
-    std::uint32_t left, right;
+    std::uint64_t key = ~std::uint64_t{0};  // no pair's: no id is all ones
     Merge merge;
   };
+  static constexpr int kBits = 14;  // 256 KiB: within the second cache
+  std::array<Entry, std::size_t{1} << kBits> entries_{};
+};
 
-  // Of entries for the same pair the last one counts, as in the reference. byte_ids: the symbol of each byte, kNoId
-  // where there is none, for apply_bytes. Throws std::invalid_argument where ids and ranks do not fit a slot together.
-  Merges(const std::vector<Entry>& entries, const std::array<std::uint32_t, 256>& byte_ids) : byte_ids_(byte_ids) {
+// (left id, right id) -> rank, as a flat hash table of 8 bytes a slot; rank -> merged id, as an array; in an image.
+class Merges {
+ public:
+  // quads: left, right, rank, merged id; repeated. Of one pair the last one counts, as in the reference. byte_ids: the
+  // symbol of each byte, kNoId where there is none. Throws std::invalid_argument where ids and ranks do not fit a slot
+  // together, or one rank makes two tokens.
+  static void write(ImageWriter& writer, std::span<const std::uint32_t> quads, std::span<const std::uint32_t> byte_ids) {
+    const std::size_t count = quads.size() / 4;
     std::uint32_t max_id = 1, max_rank = 1;
-    for (const Entry& entry : entries) {
-      max_id = std::max({max_id, entry.left, entry.right});
-      max_rank = std::max(max_rank, entry.merge.rank);
+    for (std::size_t i = 0; i < count; ++i) {
+      max_id = std::max({max_id, quads[4 * i], quads[4 * i + 1]});
+      max_rank = std::max(max_rank, quads[4 * i + 2]);
     }
-    // One more than the largest rank, so that a slot that holds nothing (all ones) is no pair's.
-    rank_bits_ = static_cast<int>(std::bit_width(max_rank + std::uint64_t{1}));
-    id_bits_ = static_cast<int>(std::bit_width(max_id));
-    if (rank_bits_ + 2 * id_bits_ > 64 || rank_bits_ > kMaxRankBits)
+    // One more than the largest rank, so that a free slot (all ones) is no pair's.
+    const int rank_bits = static_cast<int>(std::bit_width(max_rank + std::uint64_t{1}));
+    const int id_bits = static_cast<int>(std::bit_width(max_id));
+    if (rank_bits + 2 * id_bits > 64 || rank_bits > kMaxRankBits)
       throw std::invalid_argument("merges: too many of them for their table");
-    rank_mask_ = (std::uint64_t{1} << rank_bits_) - 1;
-    size_ = entries.size() * 2 + kLine;
-    slots_.assign(size_ + kLine, kFree);  // the last few lines have the first ones' room behind them
-    merged_.assign(static_cast<std::size_t>(max_rank) + 1, kNoId);
-    for (const Entry& entry : entries) insert(entry);
-    for (std::size_t first = 0; first < 256; ++first)
-      for (std::size_t second = 0; second < 256; ++second)
-        byte_pairs_[first << 8 | second] = byte_ids[first] == kNoId || byte_ids[second] == kNoId
-                                               ? kNoRank
-                                               : find(byte_ids[first], byte_ids[second]);
-    for (const std::uint32_t id : byte_ids) every_byte_ = every_byte_ && id != kNoId;
+    std::vector<std::uint64_t> slots(count + count / 2 + kSparePlaces, kFree);
+    std::vector<std::uint32_t> merged(std::size_t{max_rank} + 1, kNoId);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t rank = quads[4 * i + 2], id = quads[4 * i + 3];
+      if (merged[rank] != kNoId && merged[rank] != id) throw std::invalid_argument("merges: one rank, two tokens");
+      merged[rank] = id;
+      const std::uint64_t key = static_cast<std::uint64_t>(quads[4 * i]) << id_bits | quads[4 * i + 1];
+      std::size_t at = first_place(key, slots.size());
+      while (slots[at] != kFree && slots[at] >> rank_bits != key) at = at + 1 == slots.size() ? 0 : at + 1;
+      slots[at] = key << rank_bits | rank;
+    }
+    writer.add(Section::merges, slots);
+    writer.add(Section::merge_settings, std::vector<std::int32_t>{rank_bits, id_bits});
+    writer.add(Section::merged_ids, merged);
+    const Merges made(slots, merged, rank_bits, id_bits);
+    std::vector<std::uint32_t> pairs(kBytePairs, kNoRank);
+    for (std::size_t pair = 0; pair < kBytePairs; ++pair) {
+      const std::uint32_t left = byte_ids[pair >> 8], right = byte_ids[pair & 0xFF];
+      if (left != kNoId && right != kNoId) pairs[pair] = made.find(left, right);
+    }
+    writer.add(Section::byte_pairs, pairs);
+  }
+
+  explicit Merges(const Image& image)
+      : Merges(image.get<std::uint64_t>(Section::merges), image.get<std::uint32_t>(Section::merged_ids),
+               image.get_sized<std::int32_t>(Section::merge_settings, 2)[0],
+               image.get_sized<std::int32_t>(Section::merge_settings, 2)[1]) {
+    byte_ids_ = image.get_sized<std::uint32_t>(Section::byte_ids, 256);
+    byte_pairs_ = image.get_sized<std::uint32_t>(Section::byte_pairs, kBytePairs);
+    Image::require(rank_bits_ > 0 && rank_bits_ <= kMaxRankBits && id_bits_ > 0 && rank_bits_ + 2 * id_bits_ <= 64,
+                   Section::merge_settings);
+    bool ends = false;
+    for (const std::uint64_t slot : slots_) {
+      ends = ends || slot == kFree;
+      Image::require(slot == kFree || (slot & rank_mask_) < merged_.size(), Section::merges);
+    }
+    Image::require(ends, Section::merges);
+    for (const std::uint32_t rank : byte_pairs_)
+      Image::require(rank == kNoRank || rank < merged_.size(), Section::byte_pairs);
+    every_byte_ = std::ranges::find(byte_ids_, kNoId) == byte_ids_.end();
   }
 
   // The rank of a pair, or kNoRank.
   std::uint32_t find(std::uint32_t left, std::uint32_t right) const {
     if ((left | right) >> id_bits_ != 0) return kNoRank;
-    const std::uint64_t key = pair_key(left, right);
-    for (std::size_t at = slot_of(key);; ++at) {
+    const std::uint64_t key = static_cast<std::uint64_t>(left) << id_bits_ | right;
+    for (std::size_t at = first_place(key, slots_.size());;) {
       const std::uint64_t slot = slots_[at];
       if (slot >> rank_bits_ == key) return static_cast<std::uint32_t>(slot & rank_mask_);
       if (slot == kFree) return kNoRank;
+      if (++at == slots_.size()) at = 0;
     }
   }
+
+  Merge merge(std::uint32_t left, std::uint32_t right) const { return made(find(left, right)); }
 
   // Merge `symbols` in place; on return it holds the ids.
   void apply(std::vector<std::uint32_t>& symbols) const {
     if (symbols.size() < 2) return;
     if (symbols.size() > kShort) return apply_long(symbols);
-    std::uint32_t ranks[kShort];
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) ranks[i] = find(symbols[i], symbols[i + 1]);
-    symbols.resize(apply_short(symbols.data(), ranks, symbols.size()));
+    Merge pairs[kShort];
+    const auto look_up = [&](std::uint32_t left, std::uint32_t right) { return merge(left, right); };
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) pairs[i] = look_up(symbols[i], symbols[i + 1]);
+    symbols.resize(apply_short(symbols.data(), pairs, symbols.size(), look_up));
   }
 
-  // The ids of a piece of bytes, appended to `ids`. `symbols` is room to work in.
-  void apply_bytes(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
+  // The ids of a piece of bytes, appended to `ids`. `symbols` is room to work in, `memo` this table's, or null.
+  void apply_bytes(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids,
+                   PairMemo* memo = nullptr) const {
     if (piece.size() > kShort || !every_byte_) {
       symbols.clear();
       for (const char byte : piece) {
@@ -91,51 +142,47 @@ class Merges {
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
     const std::size_t n = piece.size();
-    std::uint32_t s[kShort], ranks[kShort];
+    std::uint32_t s[kShort];
+    Merge pairs[kShort];
     for (std::size_t i = 0; i < n; ++i) s[i] = byte_ids_[bytes[i]];
     // PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
-    for (std::size_t i = 0; i + 1 < n; ++i) ranks[i] = byte_pairs_[static_cast<std::size_t>(bytes[i]) << 8 | bytes[i + 1]];
-    ids.insert(ids.end(), s, s + apply_short(s, ranks, n));
+    for (std::size_t i = 0; i + 1 < n; ++i)
+      pairs[i] = made(byte_pairs_[static_cast<std::size_t>(bytes[i]) << 8 | bytes[i + 1]]);
+    const auto look_up = [&](std::uint32_t left, std::uint32_t right) {
+      return memo != nullptr ? memo->find(*this, left, right) : merge(left, right);
+    };
+    ids.insert(ids.end(), s, s + apply_short(s, pairs, n, look_up));
   }
 
  private:
   // Up to here a scan for the lowest rank is quicker than a heap (both give the same ids).
   static constexpr std::size_t kShort = 48;
-  static constexpr std::size_t kLine = 8;       // slots of a cache line
-  static constexpr int kMaxRankBits = 26;       // a rank and a place among kShort fit 32 bits
+  static constexpr std::size_t kSparePlaces = 8;
+  static constexpr std::size_t kBytePairs = 65536;
+  static constexpr int kMaxRankBits = 26;  // a rank and a place among kShort fit 32 bits
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};
 
-  void insert(const Entry& entry) {
-    const std::uint64_t key = pair_key(entry.left, entry.right);
-    std::uint32_t& merged = merged_[entry.merge.rank];
-    if (merged != kNoId && merged != entry.merge.id) throw std::invalid_argument("merges: one rank, two tokens");
-    merged = entry.merge.id;
-    for (std::size_t at = slot_of(key);; ++at) {
-      // A run that reaches the end needs more room there: rare, and a matter of building only.
-      if (at + 1 == slots_.size()) slots_.push_back(kFree);
-      if (slots_[at] != kFree && slots_[at] >> rank_bits_ != key) continue;
-      slots_[at] = key << rank_bits_ | entry.merge.rank;
-      return;
-    }
-  }
+  Merges(std::span<const std::uint64_t> slots, std::span<const std::uint32_t> merged, int rank_bits, int id_bits)
+      : slots_(slots),
+        merged_(merged),
+        rank_mask_((std::uint64_t{1} << (rank_bits & 63)) - 1),
+        rank_bits_(rank_bits),
+        id_bits_(id_bits) {}
 
-  std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) const {
-    return static_cast<std::uint64_t>(left) << id_bits_ | right;
-  }
-  // By the high half of a product, so that the table may have any size (Lemire's reduction).
-  std::size_t slot_of(std::uint64_t key) const {
-    const detail::Wide product = static_cast<detail::Wide>(key * 0x9E3779B97F4A7C15U) * size_;
-    return static_cast<std::size_t>(product >> 64);
-  }
+  static std::size_t first_place(std::uint64_t key, std::size_t slots) { return place_of(key * kOdd1, slots); }
 
-  // Merge n symbols whose pairs have `ranks`; returns how many are left. n <= kShort.
-  std::size_t apply_short(std::uint32_t* s, std::uint32_t* ranks, std::size_t n) const {
-    // keys[i]: the rank of symbols i and i + 1 above the place i, so that the least one is the lowest rank's leftmost.
+  Merge made(std::uint32_t rank) const { return {rank, rank == kNoRank ? kNoId : merged_[rank]}; }
+
+  // Merge n symbols; pairs[i] is what symbols i and i + 1 make. Returns how many are left. n <= kShort.
+  template <class LookUp>
+  std::size_t apply_short(std::uint32_t* s, Merge* pairs, std::size_t n, const LookUp& look_up) const {
+    // keys[i]: the rank of pair i above its place, so that the least one is the lowest rank's leftmost.
     std::uint32_t keys[kShort + 4];
-    const auto key = [](std::uint32_t rank, std::size_t place) {
-      return rank == kNoRank ? kNoRank : rank << 6 | static_cast<std::uint32_t>(place);
+    const auto set = [&](std::size_t place, Merge pair) {
+      pairs[place].id = pair.id;
+      keys[place] = pair.rank == kNoRank ? kNoRank : pair.rank << 6 | static_cast<std::uint32_t>(place);
     };
-    for (std::size_t i = 0; i + 1 < n; ++i) keys[i] = key(ranks[i], i);
+    for (std::size_t i = 0; i + 1 < n; ++i) set(i, pairs[i]);
     // Symbols stay where they are; next[i] and previous[i] lead to the ones that are left.
     std::uint8_t next[kShort + 1], previous[kShort + 1];
     for (std::size_t i = 0; i < n; ++i) {
@@ -155,19 +202,19 @@ class Merges {
       const std::uint32_t best = std::min(std::min(a, b), std::min(c, d));
       if (best == kNoRank) break;
       const std::size_t at = best & 63, gone = next[at], behind = next[gone];
-      s[at] = merged_[best >> 6];
+      s[at] = pairs[at].id;
       keys[gone] = kNoRank;
       next[at] = static_cast<std::uint8_t>(behind);
       --left;
       if (behind < n) {
         previous[behind] = static_cast<std::uint8_t>(at);
-        keys[at] = key(find(s[at], s[behind]), at);
+        set(at, look_up(s[at], s[behind]));
       } else {
         keys[at] = kNoRank;
       }
       if (at > 0) {
         const std::size_t before = previous[at];
-        keys[before] = key(find(s[before], s[at]), before);
+        set(before, look_up(s[before], s[at]));
       }
     }
     for (std::size_t i = 0, at = 0; i < left; ++i, at = next[at]) s[i] = s[at];
@@ -218,13 +265,20 @@ class Merges {
     symbols.resize(count);
   }
 
-  std::vector<std::uint64_t> slots_;    // pair_key << rank_bits_ | rank; the last one is free, so that every probe ends
-  std::vector<std::uint32_t> merged_;   // by rank
-  std::array<std::uint32_t, 256> byte_ids_;
-  std::array<std::uint32_t, 65536> byte_pairs_;  // ranks of two bytes' symbols
-  std::uint64_t size_ = 0, rank_mask_ = 0;
-  int rank_bits_ = 0, id_bits_ = 0;
-  bool every_byte_ = true;  // every byte has a symbol
+  std::span<const std::uint64_t> slots_;       // key << rank_bits_ | rank; two thirds full, so that every probe ends
+  std::span<const std::uint32_t> merged_;      // by rank
+  std::span<const std::uint32_t> byte_ids_;    // by byte
+  std::span<const std::uint32_t> byte_pairs_;  // by two bytes: the rank of their symbols' pair
+  std::uint64_t rank_mask_;
+  int rank_bits_, id_bits_;
+  bool every_byte_ = false;  // every byte has a symbol
 };
+
+inline Merge PairMemo::find(const Merges& merges, std::uint32_t left, std::uint32_t right) {
+  const std::uint64_t key = static_cast<std::uint64_t>(left) << 32 | right;
+  Entry& entry = entries_[key * kOdd1 >> (64 - kBits)];
+  if (entry.key != key) entry = {key, merges.merge(left, right)};
+  return entry.merge;
+}
 
 }  // namespace tokseam

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "classes.hpp"
+#include "flat_map.hpp"
+#include "image.hpp"
 #include "utf8.hpp"
+#include "vocabulary.hpp"
 
 namespace tokseam {
 
@@ -23,18 +27,40 @@ class Normalization {
     bool hangul_decomposes, hangul_composes;  // Hangul is decomposed and composed by arithmetic, not by table
   };
 
-  explicit Normalization(Tables tables)
-      : hangul_decomposes_(tables.hangul_decomposes),
-        hangul_composes_(tables.hangul_composes),
-        decomposition_(std::move(tables.decomposition)) {
-    std::uint32_t begin = 0;
-    for (std::size_t i = 0; i < tables.decomposed.size(); ++i) {
-      decomposed_[tables.decomposed[i]] = {begin, tables.decomposition_ends[i]};
-      begin = tables.decomposition_ends[i];
-    }
-    for (std::size_t i = 0; i < tables.ordered.size(); ++i) order_[tables.ordered[i]] = tables.order[i];
+  static void write(ImageWriter& writer, std::uint32_t index, const Tables& tables) {
+    std::vector<std::uint64_t> pairs;
     for (std::size_t i = 0; i < tables.composite.size(); ++i)
-      composed_[key(tables.composed_first[i], tables.composed_second[i])] = tables.composite[i];
+      pairs.push_back(key(tables.composed_first[i], tables.composed_second[i]));
+    std::vector<std::uint32_t> numbers(tables.decomposed.size());
+    std::iota(numbers.begin(), numbers.end(), 0U);
+    // From 0 on, and one at least, so that what free places point at is there.
+    std::vector<std::uint32_t> ends(std::max<std::size_t>(tables.decomposition_ends.size(), 1) + 1);
+    std::copy(tables.decomposition_ends.begin(), tables.decomposition_ends.end(), ends.begin() + 1);
+    writer.add(Section::normalization_settings,
+               std::vector<std::uint32_t>{tables.hangul_decomposes, tables.hangul_composes}, index);
+    FlatMap::write(writer, Section::decomposed, Section::decomposed_numbers, keys(tables.decomposed), numbers, index);
+    writer.add(Section::decomposition_ends, ends, index);
+    writer.add(Section::decomposition, tables.decomposition, index);
+    FlatMap::write(writer, Section::ordered, Section::orders, keys(tables.ordered), tables.order, index);
+    FlatMap::write(writer, Section::composed, Section::composites, pairs, tables.composite, index);
+  }
+
+  Normalization(const Image& image, std::uint32_t index)
+      : decomposed_(image, Section::decomposed, Section::decomposed_numbers, index),
+        ends_(image.get<std::uint32_t>(Section::decomposition_ends, index)),
+        decomposition_(image.get<std::uint32_t>(Section::decomposition, index)),
+        order_(image, Section::ordered, Section::orders, index),
+        composed_(image, Section::composed, Section::composites, index) {
+    const auto settings = image.get_sized<std::uint32_t>(Section::normalization_settings, 2, index);
+    hangul_decomposes_ = settings[0] != 0;
+    hangul_composes_ = settings[1] != 0;
+    Image::require(!ends_.empty() && ends_.back() <= decomposition_.size(), Section::decomposition_ends);
+    for (std::size_t i = 0; i + 1 < ends_.size(); ++i)
+      Image::require(ends_[i] <= ends_[i + 1], Section::decomposition_ends);
+    for (const std::uint32_t number : decomposed_.values())
+      Image::require(number + std::size_t{1} < ends_.size(), Section::decomposed_numbers);
+    for (const std::uint32_t point : decomposition_) Image::require(is_code_point(point), Section::decomposition);
+    for (const std::uint32_t point : composed_.values()) Image::require(is_code_point(point), Section::composites);
   }
 
   // Normalize a text with suspect characters; `classes` is its class buffer. `cuts` are byte positions of characters
@@ -66,19 +92,16 @@ class Normalization {
   }
 
  private:
-  struct Range {
-    std::uint32_t begin, end;
-  };
   static constexpr std::uint32_t kHangul = 0xAC00, kHangulEnd = 0xD7A4, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
   static constexpr std::uint32_t kLCount = 19, kVCount = 21, kTCount = 28;  // Unicode 3.12
 
   static std::uint64_t key(std::uint32_t first, std::uint32_t second) {
     return static_cast<std::uint64_t>(first) << 32 | second;
   }
-  std::uint32_t order(std::uint32_t point) const {
-    const auto entry = order_.find(point);
-    return entry == order_.end() ? 0 : entry->second;
+  static std::vector<std::uint64_t> keys(const std::vector<std::uint32_t>& points) {
+    return {points.begin(), points.end()};
   }
+  std::uint32_t order(std::uint32_t point) const { return order_.find(point, 0); }
 
   void stretch(std::string_view text, std::string& out) const {
     struct Ordered {
@@ -95,12 +118,12 @@ class Normalization {
         if (index % kTCount) add(kT + index % kTCount);
         continue;
       }
-      const auto entry = decomposed_.find(point);
-      if (entry == decomposed_.end()) {
+      const std::uint32_t number = decomposed_.find(point, kNoId);
+      if (number == kNoId) {
         add(point);
         continue;
       }
-      for (std::uint32_t i = entry->second.begin; i < entry->second.end; ++i) add(decomposition_[i]);
+      for (std::uint32_t i = ends_[number]; i < ends_[number + 1]; ++i) add(decomposition_[i]);
     }
     for (auto run = points.begin(); run != points.end();) {  // sort every run of marks; a starter stays where it is
       if (run->order == 0) {
@@ -142,15 +165,15 @@ class Normalization {
   }
 
   std::uint32_t table_composite(std::uint32_t first, std::uint32_t second) const {
-    const auto entry = composed_.find(key(first, second));
-    return entry == composed_.end() ? 0 : entry->second;
+    return composed_.find(key(first, second), 0);
   }
 
-  bool hangul_decomposes_, hangul_composes_;
-  std::vector<std::uint32_t> decomposition_;
-  std::unordered_map<std::uint32_t, Range> decomposed_;
-  std::unordered_map<std::uint32_t, std::uint32_t> order_;
-  std::unordered_map<std::uint64_t, std::uint32_t> composed_;
+  FlatMap decomposed_;                    // a character -> the number of its decomposition ...
+  std::span<const std::uint32_t> ends_;   // ... which lies between two of these
+  std::span<const std::uint32_t> decomposition_;
+  FlatMap order_;
+  FlatMap composed_;
+  bool hangul_decomposes_ = false, hangul_composes_ = false;
 };
 
 }  // namespace tokseam

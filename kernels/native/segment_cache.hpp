@@ -16,7 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "vocabulary.hpp"
+#include "hash.hpp"
+#include "merges.hpp"
 
 namespace tokseam {
 
@@ -59,7 +60,7 @@ class SegmentCache {
   }
 
   static std::size_t slot_of(const Key& key) {
-    return detail::mix(key.low ^ 0x9E3779B97F4A7C15U, key.high ^ 0xD6E8FEB86659FD93U) >> (64 - kShortBits);
+    return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - kShortBits);
   }
 
   void prefetch(std::size_t slot) const { __builtin_prefetch(short_.get() + 2 * slot); }
@@ -113,6 +114,8 @@ class SegmentCache {
     entry.ids = put(ids);
     entry.ids.count |= static_cast<std::uint32_t>(segment.size() | mode << 8) << 16;
   }
+
+  PairMemo& pairs() { return *pairs_; }
 
   // Append the ids of `bytes` from here, or make them by make(), which appends them to `ids`, and keep them.
   template <class Make>
@@ -179,6 +182,7 @@ class SegmentCache {
   std::unique_ptr<Entry[]> short_ = std::make_unique<Entry[]>(std::size_t{2} << kShortBits);
   std::unique_ptr<std::uint32_t[]> ring_ = std::make_unique<std::uint32_t[]>(kRingIds);
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
+  std::unique_ptr<PairMemo> pairs_ = std::make_unique<PairMemo>();
   std::unique_ptr<LongEntry[]> long_ = std::make_unique<LongEntry[]>(std::size_t{1} << kLongBits);
 };
 

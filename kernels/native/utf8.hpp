@@ -31,6 +31,9 @@ inline std::uint32_t utf8_decode(const char* text) {
   return (b0 & 0x07U) << 18 | (byte(1) & 0x3FU) << 12 | (byte(2) & 0x3FU) << 6 | (byte(3) & 0x3FU);
 }
 
+// Whether UTF-8 has a form for it.
+constexpr bool is_code_point(std::uint32_t point) { return point < 0xD800 || (point >= 0xE000 && point < 0x110000); }
+
 inline void utf8_append(std::string& out, std::uint32_t point) {
   const auto put = [&out](std::uint32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (point < 0x80) {

@@ -1,105 +1,106 @@
-// From the bytes of a whole piece to its id: a flat hash table, read-only once built.
+// From the bytes of a whole piece to its id: a flat hash table in an image.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <vector>
+
+#include "hash.hpp"
+#include "image.hpp"
 
 namespace tokseam {
 
 constexpr std::uint32_t kNoId = 0xFFFFFFFF;
 
-namespace detail {
-
-__extension__ typedef unsigned __int128 Wide;
-
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  // The high and the low half of the product, folded: every input bit reaches every output bit.
-  const Wide product = static_cast<Wide>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
-inline std::uint64_t load8(const char* p) {
-  std::uint64_t value;
-  std::memcpy(&value, p, 8);
-  return value;
-}
-
-inline std::uint64_t load4(const char* p) {
-  std::uint32_t value;
-  std::memcpy(&value, p, 4);
-  return value;
-}
-
-}  // namespace detail
-
-// Not cryptographic: a hit is always confirmed byte by byte.
-inline std::uint64_t hash_bytes(std::string_view key) {
-  constexpr std::uint64_t kOdd1 = 0x9E3779B97F4A7C15, kOdd2 = 0xD6E8FEB86659FD93;
-  const char* p = key.data();
-  const std::size_t n = key.size();
-  std::uint64_t a = 0, b = 0;
-  if (n > 16) {
-    std::uint64_t sum = kOdd2 ^ n;
-    std::size_t i = 0;
-    for (; i + 16 < n; i += 16) sum = detail::mix(detail::load8(p + i) ^ sum, detail::load8(p + i + 8) ^ kOdd1);
-    return detail::mix(detail::load8(p + n - 16) ^ sum, detail::load8(p + n - 8) ^ kOdd1);
-  }
-  if (n >= 8) {
-    a = detail::load8(p), b = detail::load8(p + n - 8);
-  } else if (n >= 4) {
-    a = detail::load4(p), b = detail::load4(p + n - 4);
-  } else if (n > 0) {
-    const auto byte = [p](std::size_t i) { return static_cast<std::uint64_t>(static_cast<unsigned char>(p[i])); };
-    a = byte(0) << 16 | byte(n / 2) << 8 | byte(n - 1);
-  }
-  return detail::mix(a ^ kOdd1 ^ n, b ^ kOdd2);
-}
-
 class Vocabulary {
  public:
-  explicit Vocabulary(std::size_t entries) {
-    const std::size_t size = std::bit_ceil(entries * 2 + 16);
-    slots_.assign(size, Slot{});
-    mask_ = size - 1;
+  struct Entry {
+    std::string_view bytes;
+    std::uint32_t id;
+  };
+
+  // Of equal keys the first one counts.
+  static void write(ImageWriter& writer, std::span<const Entry> entries) {
+    std::vector<Stored> stored;
+    std::vector<char> bytes;
+    std::vector<std::uint32_t> slots(entries.size() + entries.size() / 2 + 2, kFree);
+    const int bits = number_bits(slots.size());
+    for (const Entry& entry : entries) {
+      const std::uint64_t hash = hash_bytes(entry.bytes);
+      std::size_t at = place_of(hash, slots.size());
+      bool known = false;
+      for (; slots[at] != kFree && !known; at = at + 1 == slots.size() ? 0 : at + 1) {
+        const std::uint32_t other = slots[at] & ((std::uint32_t{1} << bits) - 1);
+        const std::size_t end = other + 1 < stored.size() ? stored[other + 1].begin : bytes.size();
+        known = std::string_view(bytes.data() + stored[other].begin, end - stored[other].begin) == entry.bytes;
+      }
+      if (known) continue;
+      slots[at] = tagged(hash, static_cast<std::uint32_t>(stored.size()), bits);
+      stored.push_back({static_cast<std::uint32_t>(bytes.size()), entry.id});
+      bytes.insert(bytes.end(), entry.bytes.begin(), entry.bytes.end());
+    }
+    stored.push_back({static_cast<std::uint32_t>(bytes.size()), kNoId});  // where the last one ends
+    writer.add(Section::vocabulary_slots, slots);
+    writer.add(Section::vocabulary_entries, stored);
+    writer.add(Section::vocabulary_bytes, bytes);
   }
 
-  // `bytes` must outlive the table. A key that is there already keeps its first id.
-  void insert(std::string_view bytes, std::uint32_t id) {
-    const std::uint64_t hash = hash_bytes(bytes);
-    for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
-      Slot& slot = slots_[at];
-      if (slot.id == kNoId) {
-        slot = {bytes.data(), static_cast<std::uint32_t>(bytes.size()), id, hash};
-        return;
-      }
-      if (slot.hash == hash && std::string_view(slot.bytes, slot.length) == bytes) return;
+  explicit Vocabulary(const Image& image)
+      : slots_(image.get<std::uint32_t>(Section::vocabulary_slots)),
+        entries_(image.get<Stored>(Section::vocabulary_entries)),
+        bytes_(image.get<char>(Section::vocabulary_bytes)),
+        bits_(number_bits(slots_.size())) {
+    Image::require(!slots_.empty() && bits_ < 32, Section::vocabulary_slots);
+    Image::require(!entries_.empty() && entries_.back().begin <= bytes_.size(), Section::vocabulary_entries);
+    for (std::size_t i = 0; i + 1 < entries_.size(); ++i)
+      Image::require(entries_[i].begin <= entries_[i + 1].begin, Section::vocabulary_entries);
+    bool ends = false;
+    for (const std::uint32_t slot : slots_) {
+      ends = ends || slot == kFree;
+      Image::require(slot == kFree || number(slot) + 1 < entries_.size(), Section::vocabulary_slots);
     }
+    Image::require(ends, Section::vocabulary_slots);
   }
 
   std::uint32_t find(std::string_view bytes) const {
     const std::uint64_t hash = hash_bytes(bytes);
-    for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
-      const Slot& slot = slots_[at];
-      if (slot.id == kNoId) return kNoId;
-      if (slot.hash == hash && slot.length == bytes.size() &&
-          std::memcmp(slot.bytes, bytes.data(), bytes.size()) == 0)
-        return slot.id;
+    const std::uint32_t tag = tagged(hash, 0, bits_);
+    for (std::size_t at = place_of(hash, slots_.size());;) {
+      const std::uint32_t slot = slots_[at];
+      if (slot == kFree) return kNoId;
+      if ((slot ^ tag) >> bits_ == 0) {
+        const Stored* entry = entries_.data() + number(slot);
+        const std::size_t begin = entry[0].begin;
+        if (entry[1].begin - begin == bytes.size() &&
+            std::memcmp(bytes_.data() + begin, bytes.data(), bytes.size()) == 0)
+          return entry->id;
+      }
+      if (++at == slots_.size()) at = 0;
     }
   }
 
  private:
-  struct Slot {
-    const char* bytes = nullptr;
-    std::uint32_t length = 0;
-    std::uint32_t id = kNoId;  // kNoId: free
-    std::uint64_t hash = 0;
+  struct Stored {
+    std::uint32_t begin;  // in the bytes; the entry ends where the next one begins
+    std::uint32_t id;
   };
-  std::vector<Slot> slots_;  // at most half full, so every probe ends
-  std::size_t mask_ = 0;
+  // A slot: the entry's number, and above it as much of the low bits of its hash as there is room for.
+  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
+
+  static int number_bits(std::size_t slots) { return static_cast<int>(std::bit_width(slots)); }
+  static std::uint32_t tagged(std::uint64_t hash, std::uint32_t number, int bits) {
+    return static_cast<std::uint32_t>(hash) << bits | number;
+  }
+  std::uint32_t number(std::uint32_t slot) const { return slot & ((std::uint32_t{1} << bits_) - 1); }
+
+  std::span<const std::uint32_t> slots_;  // at most two thirds full, so every probe ends
+  std::span<const Stored> entries_;       // and one more behind the last
+  std::span<const char> bytes_;
+  int bits_;
 };
 
 }  // namespace tokseam

@@ -1,6 +1,6 @@
 """Sessions: after every append, edit and fork the ids are those of a full encode by a fresh reference.
 
-Real transcripts are sampled here (a few sessions, a few turns); bench/sweep.py goes through all of them.
+Real transcripts are sampled here (a few sessions, a few turns); `python -m bench sweep` goes through all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 // Arbitrary bytes as a text for the real encoder over toy tables, against an encode written the plainest way: ids, spans,
 // piece starts, and every cut. Real tokenizers are tried from Python (tokseam verify).
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "encoder.hpp"
+#include "encoder_image.hpp"
 #include "fuzz_support.hpp"
 #include "session.hpp"
 
@@ -44,33 +44,33 @@ std::map<std::uint32_t, std::string> entries() {
 }
 
 // " ?letter+", and behind it "digit{1,2}" on every piece. Columns: letter, digit, space, other, end.
-std::vector<Automaton> make_stages() {
+std::vector<StageTable> make_stages() {
   constexpr std::uint16_t m = Automaton::kMatch;
-  const std::array<std::uint16_t, 20> words = {0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 2 | m, m, m, m, m, 2, 0, 0, 0, 0};
-  const std::array<std::uint16_t, 20> digits = {0, 0, 0, 0, 0, 0, 2, 0, 0, 0, m, 3 | m, m, m, m, m, m, m, m, m};
-  return {Automaton(words.data(), 4, kKinds), Automaton(digits.data(), 4, kKinds)};
+  return {{{0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 2 | m, m, m, m, m, 2, 0, 0, 0, 0}, 4},
+          {{0, 0, 0, 0, 0, 0, 2, 0, 0, 0, m, 3 | m, m, m, m, m, m, m, m, m}, 4}};
 }
 
 const Encoder& encoder() {
   static const Encoder made = [] {
-    std::vector<std::uint8_t> table(0x110000);
-    for (std::uint32_t point = 0; point < 0x110000; ++point) table[point] = kind_of(point);
-    std::vector<std::uint8_t> pairs(kKinds * kKinds, 0), suspect(kKinds, 0);
-    pairs[kLetter * kKinds + kSpace] = pairs[kLetter * kKinds + kDigit] = 1;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-    EncoderTables tables{.classes = Classes(kKinds, table.data(), pairs.data(), suspect.data())};
-#pragma GCC diagnostic pop
+    EncoderTables tables;
+    tables.classes = {std::vector<std::uint8_t>(0x110000), std::vector<std::uint8_t>(kKinds * kKinds, 0),
+                      std::vector<std::uint8_t>(kKinds, 0), std::vector<std::uint8_t>(kKinds * kKinds, 0),
+                     std::vector<std::uint8_t>(3 * kKinds, 0),
+                     std::vector<std::uint8_t>(3 * kKinds, 0)};
+    for (std::uint32_t point = 0; point < 0x110000; ++point) tables.classes.class_of[point] = kind_of(point);
+    tables.classes.pairs[kLetter * kKinds + kSpace] = tables.classes.pairs[kLetter * kKinds + kDigit] = 1;
     tables.stages = make_stages();
     tables.added_tokens = {{"<s>", {.id = kS, .special = true}, false}, {"<s>9", {.id = kS9}, false}};
+    std::string bytes;
     for (const auto& [id, entry] : entries()) {
-      tables.vocabulary_bytes += entry;
-      tables.vocabulary_ends.push_back(static_cast<std::uint32_t>(tables.vocabulary_bytes.size()));
+      bytes += entry;
+      tables.vocabulary_ends.push_back(static_cast<std::uint32_t>(bytes.size()));
       tables.vocabulary_ids.push_back(id);
     }
+    tables.vocabulary_bytes = bytes;
     tables.merges = kMerges;
     for (std::uint32_t byte = 0; byte < 256; ++byte) tables.byte_ids[byte] = byte;
-    return Encoder(std::move(tables));
+    return Encoder(build_image(tables));
   }();
   return made;
 }

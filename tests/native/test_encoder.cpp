@@ -1,12 +1,12 @@
 // The encoder's parts without Python: the vector path against the portable one, classes, added tokens, merges, and a
 // whole encode of a toy tokenizer under hostile cuts. Real tokenizers are tested from Python against the reference.
-#include <array>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "check.hpp"
 #include "encoder.hpp"
+#include "encoder_image.hpp"
 #include "session.hpp"
 
 using namespace tokseam;
@@ -25,52 +25,46 @@ std::vector<std::uint8_t> class_table() {
   return table;
 }
 
-Classes make_classes() {
-  const auto table = class_table();
-  std::vector<std::uint8_t> pairs(kClasses * kClasses, 0), suspect(kClasses, 0);
-  pairs[kLetter * kClasses + kSpace] = 1;
-  return Classes(kClasses, table.data(), pairs.data(), suspect.data());
+ClassTables make_classes() {
+  ClassTables tables{class_table(), std::vector<std::uint8_t>(kClasses * kClasses, 0),
+                     std::vector<std::uint8_t>(kClasses, 0), std::vector<std::uint8_t>(kClasses * kClasses, 0),
+                     std::vector<std::uint8_t>(3 * kClasses, 0),
+                     std::vector<std::uint8_t>(3 * kClasses, 0)};
+  tables.pairs[kLetter * kClasses + kSpace] = 1;
+  return tables;
 }
 
 // " ?letter+" as a DFA; everything else is a gap. Columns: letter, digit, space, other, end.
-Automaton make_stage() {
+StageTable make_stage() {
   constexpr std::uint16_t m = Automaton::kMatch;
-  const std::array<std::uint16_t, 4 * 5> table = {0, 0, 0, 0, 0,  //
-                                                  2, 0, 3, 0, 0,  // start
-                                                  2 | m, m, m, m, m,  // letters
-                                                  2, 0, 0, 0, 0};     // a space
-  return Automaton(table.data(), 4, kClasses);
+  return {{0, 0, 0, 0, 0,      //
+           2, 0, 3, 0, 0,      // start
+           2 | m, m, m, m, m,  // letters
+           2, 0, 0, 0, 0},     // a space
+          4};
 }
 
-Encoder make_encoder() {
+Image make_image() {
+  EncoderTables tables;
+  tables.classes = make_classes();
+  tables.stages = {make_stage()};
+  tables.added_tokens = {{"<s>", {.id = 300, .special = true}, false}, {"<s>9", {.id = 301}, false}};
   std::string bytes;
-  std::vector<std::uint32_t> ends, ids;
-  std::array<std::uint32_t, 256> byte_ids{};
   for (std::uint32_t b = 0; b < 256; ++b) {
     bytes.push_back(static_cast<char>(b));
-    ends.push_back(static_cast<std::uint32_t>(bytes.size()));
-    ids.push_back(b);
-    byte_ids[b] = b;
+    tables.vocabulary_ends.push_back(static_cast<std::uint32_t>(bytes.size()));
+    tables.vocabulary_ids.push_back(b);
+    tables.byte_ids[b] = b;
   }
   bytes += "abaa";
-  ends.push_back(258), ends.push_back(260);
-  ids.push_back(256), ids.push_back(257);
-  return Encoder(EncoderTables{make_classes(),
-                               {make_stage()},
-                               {},
-                               {},
-                               {},
-                               std::nullopt,
-                               {{"<s>", {.id = 300, .special = true}, false}, {"<s>9", {.id = 301}, false}},
-                               {},
-                               bytes,
-                               ends,
-                               ids,
-                               {'a', 'b', 7, 256, 'a', 'a', 9, 257},
-                               byte_ids,
-                               false,
-                               false});
+  tables.vocabulary_bytes = bytes;
+  tables.vocabulary_ends.insert(tables.vocabulary_ends.end(), {258, 260});
+  tables.vocabulary_ids.insert(tables.vocabulary_ids.end(), {256, 257});
+  tables.merges = {'a', 'b', 7, 256, 'a', 'a', 9, 257};
+  return build_image(tables);
 }
+
+Encoder make_encoder() { return Encoder(make_image()); }
 
 std::vector<std::uint32_t> encode(const Encoder& encoder, std::string_view text, bool split = false) {
   std::vector<std::uint32_t> ids;
@@ -145,10 +139,17 @@ void test_cuts() {
 }
 
 void test_broken_tables_are_refused() {
-  const std::array<std::uint16_t, 2 * 5> leads_out = {0, 0, 0, 0, 0, 9, 0, 0, 0, 0};
-  CHECK_THROWS(std::invalid_argument, Automaton(leads_out.data(), 2, kClasses));
-  const std::array<std::uint16_t, 2 * 5> goes_on = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  CHECK_THROWS(std::invalid_argument, Automaton(goes_on.data(), 2, kClasses));
+  EncoderTables tables;
+  tables.classes = make_classes();
+  tables.stages = {{{0, 0, 0, 0, 0, 9, 0, 0, 0, 0}, 2}};  // leads out
+  CHECK_THROWS(std::invalid_argument, build_image(tables));
+  tables.stages = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 2}};  // goes on behind the end
+  CHECK_THROWS(std::invalid_argument, build_image(tables));
+  tables.stages = {{{0, 0, 0, 0, 0}, 2}};
+  CHECK_THROWS(std::invalid_argument, build_image(tables));
+  tables.stages = {make_stage()};
+  tables.classes.pairs.pop_back();
+  CHECK_THROWS(std::invalid_argument, build_image(tables));
 }
 
 }  // namespace

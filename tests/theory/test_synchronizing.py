@@ -17,6 +17,7 @@ from tokseam.kernels.compile import synchronizing
 from tokseam.kernels.compile.automaton import DEAD, MATCH, START, STATE, Automaton, Program, build
 from tokseam.kernels.compile.class_probe import probe_atom
 from tokseam.kernels.compile.classes import Classes, partition
+from tokseam.kernels.compile.contexts import context_cuts, rectangles, seamless_pairs
 from tokseam.kernels.compile.regex_syntax import parse
 
 CL100K = (
@@ -97,6 +98,52 @@ def test_every_short_text_may_be_cut_at_every_synchronizing_position(name: str) 
             assert whole == apart, (text, cut)
             checked += 1
     assert checked > 10_000
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_short_text_may_be_cut_where_three_characters_decide(name: str) -> None:
+    """As above, for claim 12: texts drawn around each triple, so that every one is tried in many surroundings."""
+    stages, classes, _ = compiled(name)
+    nobody = np.zeros(classes.count, dtype=bool)
+    on, back = context_cuts(stages, ["Isolated"] * len(stages), [], nobody, nobody)
+    rng = random.Random(name)
+    checked = 0
+    for triples, cut_in in ((on, 1), (back, 2)):
+        for triple in np.argwhere(triples).tolist():
+            for _ in range(25):
+                left = rng.choices(range(classes.count), k=rng.randint(0, 4))
+                right = rng.choices(range(classes.count), k=rng.randint(0, 4))
+                text, cut = (*left, *triple, *right), len(left) + cut_in
+                apart = pieces(stages, text[:cut]) + [cut + start for start in pieces(stages, text[cut:])]
+                assert pieces(stages, text) == apart, (text, cut)
+                checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_parting_at_a_seamless_pair_parts_one_piece_at_most(name: str) -> None:
+    stages, classes, pairs = compiled(name)
+    seamless = seamless_pairs(stages, ["Isolated"] * len(stages), [])
+    assert (seamless & ~pairs).any()
+    rng = random.Random(name)
+    for a, b in np.argwhere(seamless).tolist():
+        for _ in range(60):
+            left = rng.choices(range(classes.count), k=rng.randint(0, 4))
+            right = rng.choices(range(classes.count), k=rng.randint(0, 4))
+            text, cut = (*left, a, b, *right), len(left) + 1
+            apart = pieces(stages, text[:cut]) + [cut + start for start in pieces(stages, text[cut:])]
+            assert sorted({*pieces(stages, text), cut}) == apart, (text, cut)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_rectangles_lie_inside_the_relation_and_cover_nearly_all(name: str) -> None:
+    stages, classes, _ = compiled(name)
+    nobody = np.zeros(classes.count, dtype=bool)
+    for triples in context_cuts(stages, ["Isolated"] * len(stages), [], nobody, nobody):
+        a, b, c = rectangles(triples, np.ones(classes.count, dtype=np.int64))
+        covered = (a[:, None, None] & b[None, :, None] & c[None, None, :]) != 0
+        assert not (covered & ~triples).any()
+        assert covered.sum() >= 0.9 * triples.sum()
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -1,0 +1,93 @@
+"""One round-robin among peers on given texts: every run timed, every result compared with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import peers
+from .peers import Loaded, Missing
+from .subjects import Subject
+from .timing import Run, Sample, in_turn, quiet, timed
+
+
+@dataclass
+class Standing:
+    """A peer in a contest: its runs by column, and what was wrong with its ids ('' while they are the reference's)."""
+
+    peer: Loaded
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    differs: str = ""
+    #: It raised: it is not asked again.
+    out: bool = False
+
+
+class Contest:
+    """The peers that could be loaded for a tokenizer, those that couldn't, and their runs."""
+
+    def __init__(self, subject: Subject, names: Sequence[str], threads: int = 1) -> None:
+        self.subject = subject
+        ready, missing = peers.load_all(names, subject, threads)
+        self.standings = [Standing(peer) for peer in ready]
+        self.missing: list[Missing] = missing
+        self._rounds = 0
+
+    def warm(self, text: str) -> None:
+        """Encode once with every peer, untimed, and compare with the reference."""
+        wanted = self.subject.reference.ids(text)
+        for one in self.standings:
+            if not one.out:
+                self._note(one, peers.compare(one.peer, text, wanted))
+
+    def feed(self, text: str) -> None:
+        """Encode once with every peer, untimed and not compared: for what fills caches only."""
+        for one in self.standings:
+            if not one.out:
+                try:
+                    one.peer.encode(text)
+                except Exception as error:
+                    self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
+
+    def round(self, column: str, text: str, times: int = 1) -> int:
+        """Time every peer on `text`, `times` in turn; compare each last result; return the number of ids."""
+        last: dict[str, Any] = {}
+        for _ in range(times):
+            with quiet():
+                for index in in_turn(len(self.standings), self._rounds):
+                    one = self.standings[index]
+                    if one.out:
+                        continue
+                    try:
+                        run, result = timed(lambda one=one: one.peer.encode(text))  # type: ignore[misc]
+                    except Exception as error:
+                        self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
+                        continue
+                    one.runs.setdefault(column, []).append(run)
+                    last[one.peer.name] = result
+            self._rounds += 1
+        wanted = self.subject.reference.ids(text)
+        for one in self.standings:
+            if one.peer.name in last:
+                self._note(one, peers.difference(one.peer.ids(last[one.peer.name]), wanted))
+        return len(wanted)
+
+    def result(self, column: str) -> dict[str, Any]:
+        """Return the peers' samples of a column, as a row's `peers`; who took no part stands there with a reason."""
+        found: dict[str, Any] = {}
+        for one in self.standings:
+            runs = one.runs.get(column)
+            found[one.peer.name] = {
+                "version": one.peer.version,
+                "form": one.peer.form,
+                "us": Sample.of(runs).as_dict() if runs else None,
+                "differs": one.differs,
+            }
+        for one_missing in self.missing:
+            found[one_missing.name] = {"us": None, "missing": one_missing.reason}
+        return found
+
+    @staticmethod
+    def _note(one: Standing, differs: str) -> None:
+        one.differs = one.differs or differs
+        one.out = one.out or differs.startswith("failed")

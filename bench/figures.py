@@ -1,0 +1,97 @@
+"""Figures for the records, as SVG and PNG by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .case import Row
+from .peers import OURS
+
+#: One colour a peer in every figure, ours the darkest.
+COLOURS = {
+    OURS: "#0b3d66",
+    "fastokens": "#e07a1f",
+    "gigatoken": "#2a9d5c",
+    "toktier": "#b3292e",
+    "quicktok": "#7d5ba6",
+    "kitoken": "#8c6d4f",
+    "tokie": "#d16ba5",
+    "wordchipper": "#7f7f7f",
+    "tiktoken": "#b5a642",
+    "tokenizers": "#3fb3c4",
+}
+
+
+def _plot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, stem: Path) -> list[Path]:
+    """Write `stem`.svg and `stem`.png; return both."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
+    for path in paths:
+        figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
+    _plot().close(figure)
+    return paths
+
+
+def throughput(stem: Path, title: str, rows: list[Row], columns: Sequence[str]) -> list[Path]:
+    """Draw megabytes a second over the size, a panel for each kind of text and column."""
+    kinds = list(dict.fromkeys(row["text"] for row in rows))
+    if not kinds:
+        return []
+    figure, axes = _plot().subplots(
+        len(kinds), len(columns), figsize=(4 * len(columns), 2.7 * len(kinds)), squeeze=False, sharex=True
+    )
+    for line, kind in zip(axes, kinds, strict=True):
+        for axis, column in zip(line, columns, strict=True):
+            mine = [row for row in rows if row["text"] == kind and row["column"] == column and not row.get("none")]
+            lines_by_peer(axis, mine, "chars", lambda row, us: row["bytes"] / us)
+            axis.set_title(f"{kind}, {column}", fontsize=9)
+            axis.set_ylabel("MB/s", fontsize=8)
+    legend(figure, axes)
+    figure.suptitle(f"{title}: one core", y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
+def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
+    """Draw one line a peer over `key`; a peer whose ids differ is dotted."""
+    for name in dict.fromkeys(name for row in rows for name in row["peers"]):
+        points = [
+            (row[key], value(row, row["peers"][name]["us"]["p50"]))
+            for row in rows
+            if row["peers"].get(name, {}).get("us")
+        ]
+        if points:
+            differs = any(row["peers"].get(name, {}).get("differs") for row in rows)
+            axis.plot(
+                *zip(*points, strict=True),
+                marker="o",
+                markersize=3,
+                linewidth=2 if name == OURS else 1,
+                linestyle=":" if differs else "-",
+                color=COLOURS.get(name, "#000000"),
+                label=name + (" (ids differ)" if differs else ""),
+            )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.grid(True, alpha=0.3)
+    axis.tick_params(labelsize=8)
+
+
+def legend(figure: Any, axes: Any) -> None:
+    """Put one legend for all panels beneath them."""
+    found: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(found.values(), found.keys(), loc="upper center", ncol=5, fontsize=8, bbox_to_anchor=(0.5, 0.0))

@@ -1,0 +1,79 @@
+// Between which characters no merge ever crosses, for BPE over bytes: a merge that crosses the place between x and y
+// makes an entry that holds the end of x and the beginning of y side by side. Where the vocabulary has none, a piece may
+// be parted there (kernels/README.md, claims 8 and 13). Characters beyond ASCII only: of the others nearly all pairs
+// stand in some entry.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "flat_map.hpp"
+#include "image.hpp"
+#include "utf8.hpp"
+
+namespace tokseam {
+
+class Crossings {
+ public:
+  // entries: all that pieces and merges can become. whole_only: the ones of them that a whole piece becomes though its
+  // merges would not: a part of a piece must not be looked up as one, so none may begin or end as they do.
+  static void write(ImageWriter& writer, std::span<const std::string_view> entries,
+                    std::span<const std::string_view> whole_only) {
+    std::vector<std::uint64_t> pairs, edges;
+    std::vector<std::uint8_t> fragments(kFragments, 0);
+    for (const std::string_view entry : entries)
+      for (std::size_t at = 1; at < entry.size(); ++at) {
+        if (!is_lead(entry[at]) || !is_beyond_ascii(entry[at - 1])) continue;
+        std::size_t before = at - 1;
+        while (before > 0 && is_continuation(entry[before])) --before;
+        const bool whole_before = is_lead(entry[before]) && before + utf8_width(entry[before]) == at;
+        if (whole_before && at + utf8_width(entry[at]) <= entry.size() && utf8::valid(entry.substr(before, at - before)) &&
+            utf8::valid(entry.substr(at, utf8_width(entry[at]))))
+          pairs.push_back(key(utf8_decode(entry.data() + before), utf8_decode(entry.data() + at)));
+        else  // a part of a character: every one that it may be a part of
+          fragments[fragment(entry[at - 1], entry[at])] = 1;
+      }
+    for (const std::string_view entry : whole_only) {
+      if (!utf8::valid(entry) || entry.empty()) continue;  // no part is one
+      edges.push_back(key(kEdge, utf8_decode(entry.data())));
+      edges.push_back(key(utf8_decode(entry.data() + utf8_before(entry, entry.size())), kEdge));
+    }
+    FlatSet::write(writer, Section::crossed, pairs);
+    FlatSet::write(writer, Section::crossed_edges, edges);
+    writer.add(Section::crossed_fragments, fragments);
+  }
+
+  explicit Crossings(const Image& image)
+      : pairs_(image, Section::crossed),
+        edges_(image, Section::crossed_edges),
+        fragments_(image.get_sized<std::uint8_t>(Section::crossed_fragments, kFragments)) {}
+
+  // Whether a merge may cross the place at `text`, between `before` and `behind`, both beyond ASCII.
+  bool possible(const char* text, std::uint32_t before, std::uint32_t behind) const {
+    return fragments_[fragment(*(text - 1), *text)] != 0 || pairs_.contains(key(before, behind)) ||
+           edges_.contains(key(before, kEdge)) || edges_.contains(key(kEdge, behind));
+  }
+
+ private:
+  static constexpr std::size_t kFragments = 64 * 64;
+  static constexpr std::uint32_t kEdge = 0xFFFFFFFE;  // no code point, and no key that has it is FlatSet's free one
+
+  static bool is_beyond_ascii(char byte) { return static_cast<unsigned char>(byte) >= 0x80; }
+  static bool is_lead(char byte) { return static_cast<unsigned char>(byte) >= 0xC0; }
+  static std::uint64_t key(std::uint32_t before, std::uint32_t behind) {
+    return static_cast<std::uint64_t>(before) << 32 | behind;
+  }
+  // By the last byte of the character before (10xxxxxx), and the first one of that behind (11xxxxxx).
+  static std::size_t fragment(char last, char first) {
+    return static_cast<std::size_t>(last & 0x3F) << 6 | static_cast<std::size_t>(first & 0x3F);
+  }
+
+  FlatSet pairs_, edges_;
+  std::span<const std::uint8_t> fragments_;
+};
+
+}  // namespace tokseam

@@ -1,0 +1,164 @@
+// From the tables that kernels/compile/tables.py hands over to the image that an encoder stands on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "added_tokens.hpp"
+#include "automaton.hpp"
+#include "bpe.hpp"
+#include "characters.hpp"
+#include "classes.hpp"
+#include "crossings.hpp"
+#include "encoder.hpp"
+#include "image.hpp"
+#include "normalization.hpp"
+#include "vocabulary.hpp"
+
+namespace tokseam {
+
+struct ClassTables {  // see Classes::write
+  std::vector<std::uint8_t> class_of, pairs, suspect;
+  std::vector<std::uint8_t> seamless;  // classes * classes; see cut_masks.hpp
+  std::vector<std::uint8_t> looking_on, looking_back;  // 3 rows of bits by class; see cut_masks.hpp
+};
+
+struct StageTable {  // see Automaton::write
+  std::vector<std::uint16_t> transitions;
+  std::size_t states = 0;
+  Behavior behavior = Behavior::isolated;
+};
+
+struct AddedLiteral {
+  std::string content;  // as it is looked for: normalized where it is looked for in normalized text
+  AddedTokens::Token token;
+  bool normalized;
+};
+
+struct EncoderTables {
+  ClassTables classes = {};
+  std::vector<StageTable> stages = {};
+  std::vector<StageTable> byte_stages = {};              // behind the others, on the bytes of each piece
+  std::array<std::uint8_t, 256> byte_classes = {};       // the classes that those know
+  std::vector<Normalization::Tables> normalizations = {};  // in order, each on what the one before made
+  std::optional<Characters::Tables> characters = {};
+  std::vector<AddedLiteral> added_tokens = {};
+  std::vector<std::uint32_t> space_characters = {}, word_characters = {};
+  std::string_view vocabulary_bytes = {};             // all entries, one behind the other
+  std::vector<std::uint32_t> vocabulary_ends = {};  // where each ends in vocabulary_bytes
+  std::vector<std::uint32_t> vocabulary_ids = {};
+  std::vector<std::uint32_t> merges = {};  // left, right, rank, merged id; repeated
+  std::array<std::uint32_t, 256> byte_ids = {};
+  bool space_in_front = false;      // every stretch between literals gets a space, unless it begins with one
+  bool whole_pieces_first = false;  // a piece that is a vocabulary entry becomes it without any merge
+};
+
+namespace detail {
+
+// The entries that a piece may be looked up as, and how long each id is: in bytes, or in characters where those are
+// the symbols.
+inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
+  if (tables.vocabulary_ends.size() != tables.vocabulary_ids.size() ||
+      (!tables.vocabulary_ends.empty() && tables.vocabulary_ends.back() > tables.vocabulary_bytes.size()))
+    throw std::invalid_argument("vocabulary tables of the wrong size");
+  const Image image = writer.finish();
+  const Bpe bpe(image);
+  std::vector<Vocabulary::Entry> whole;
+  std::vector<std::string_view> all, whole_only;
+  std::vector<std::uint32_t> lengths, symbols;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
+    const std::size_t end = tables.vocabulary_ends[i];
+    if (end < begin) throw std::invalid_argument("vocabulary entries out of order");
+    const Vocabulary::Entry entry{tables.vocabulary_bytes.substr(begin, end - begin), tables.vocabulary_ids[i]};
+    begin = end;
+    if (entry.id == kNoId) throw std::invalid_argument("an id that is none");
+    if (entry.id >= lengths.size()) lengths.resize(std::size_t{entry.id} + 1, 0);
+    lengths[entry.id] =
+        static_cast<std::uint32_t>(tables.characters ? utf8::count_code_points(entry.bytes) : entry.bytes.size());
+    // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
+    all.push_back(entry.bytes);
+    bpe.merged(entry.bytes, symbols);
+    const bool made = symbols.size() == 1 && symbols[0] == entry.id;
+    if (!made && !tables.whole_pieces_first) continue;
+    if (!made) whole_only.push_back(entry.bytes);
+    whole.push_back(entry);
+  }
+  Vocabulary::write(writer, whole);
+  Crossings::write(writer, all, whole_only);
+  writer.add(Section::lengths, lengths);
+}
+
+inline void write_stages(ImageWriter& writer, Section section, const std::vector<StageTable>& stages,
+                         std::size_t classes) {
+  for (std::uint32_t index = 0; index < stages.size(); ++index) {
+    const StageTable& stage = stages[index];
+    if (stage.transitions.size() != stage.states * (classes + 1))
+      throw std::invalid_argument("an automaton of the wrong size");
+    Automaton::write(writer, section, index, stage.transitions.data(), stage.states, classes, stage.behavior);
+  }
+}
+
+// A bit for each id: whether its entry, as a segment of a text, is just that id. Asked of the encoder itself.
+inline void write_whole_segments(ImageWriter& writer, const EncoderTables& tables) {
+  const Encoder encoder(writer.finish());
+  std::vector<std::uint64_t> bits;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
+    const std::size_t end = tables.vocabulary_ends[i];
+    const std::uint32_t id = tables.vocabulary_ids[i];
+    if (id / 64 >= bits.size()) bits.resize(id / 64 + 1, 0);
+    if (encoder.whole_as_segment(tables.vocabulary_bytes.substr(begin, end - begin), id))
+      bits[id / 64] |= std::uint64_t{1} << id % 64;
+    begin = end;
+  }
+  writer.add(Section::whole_segments, bits);
+}
+
+}  // namespace detail
+
+// Builds the image. facts: what the caller wants to find in it again. Throws std::invalid_argument for tables that do
+// not fit together.
+inline Image build_image(const EncoderTables& tables, const Image::Key& key = {}, std::string_view facts = {}) {
+  const std::size_t classes = tables.classes.suspect.size();
+  if (tables.classes.class_of.size() != 0x110000 || tables.classes.pairs.size() != classes * classes || classes == 0 ||
+      classes > Classes::kMaxClasses || tables.classes.seamless.size() != classes * classes ||
+      tables.classes.looking_on.size() != 3 * classes ||
+      tables.classes.looking_back.size() != 3 * classes)
+    throw std::invalid_argument("class tables of the wrong size");
+  ImageWriter writer;
+  writer.add(Section::facts, facts);
+  Bpe::write(writer, tables.merges, tables.byte_ids, tables.characters ? &*tables.characters : nullptr);
+  detail::write_vocabulary(writer, tables);
+  Classes::write(writer, classes, tables.classes.class_of.data(), tables.classes.pairs.data(),
+                 tables.classes.suspect.data());
+  writer.add(Section::seamless, tables.classes.seamless);
+  writer.add(Section::looking_on, tables.classes.looking_on);
+  writer.add(Section::looking_back, tables.classes.looking_back);
+  detail::write_stages(writer, Section::stages, tables.stages, classes);
+  std::size_t byte_classes = 0;
+  for (const std::uint8_t number : tables.byte_classes)
+    if (byte_classes <= number) byte_classes = std::size_t{1} + number;
+  writer.add(Section::byte_classes, std::span<const std::uint8_t>(tables.byte_classes));
+  detail::write_stages(writer, Section::byte_stages, tables.byte_stages, byte_classes);
+  for (std::uint32_t index = 0; index < tables.normalizations.size(); ++index)
+    Normalization::write(writer, index, tables.normalizations[index]);
+  std::vector<std::pair<std::string_view, AddedTokens::Token>> raw, normalized;
+  for (const AddedLiteral& literal : tables.added_tokens)
+    (literal.normalized ? normalized : raw).push_back({literal.content, literal.token});
+  AddedTokens::write(writer, kRawLiterals, raw);
+  AddedTokens::write(writer, kNormalizedLiterals, normalized);
+  Surroundings::write(writer, tables.space_characters, tables.word_characters);
+  writer.add(Section::settings, std::vector<std::uint32_t>{tables.space_in_front});
+  detail::write_whole_segments(writer, tables);
+  return writer.finish(key);
+}
+
+}  // namespace tokseam
