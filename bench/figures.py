@@ -63,6 +63,29 @@ def throughput(stem: Path, title: str, rows: list[Row], columns: Sequence[str]) 
     return save(figure, stem)
 
 
+def growth(stem: Path, title: str, rows: list[Row]) -> list[Path]:
+    """Draw nanoseconds a byte over the size, a panel for each kind of text: flat is linear."""
+    kinds = list(dict.fromkeys(row["text"] for row in rows))
+    if not kinds:
+        return []
+    across = min(4, len(kinds))
+    down = -(-len(kinds) // across)
+    figure, axes = _plot().subplots(down, across, figsize=(4 * across, 3 * down), squeeze=False, sharey=True)
+    for axis, kind in zip(axes.flat, kinds, strict=False):
+        lines_by_peer(
+            axis, [row for row in rows if row["text"] == kind], "chars", lambda row, us: 1e3 * us / row["bytes"]
+        )
+        axis.set_title(kind, fontsize=9)
+        axis.set_ylabel("ns a byte", fontsize=8)
+        axis.set_xlabel("characters", fontsize=8)
+    for axis in list(axes.flat)[len(kinds) :]:
+        axis.set_visible(False)
+    legend(figure, axes)
+    figure.suptitle(title, y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
 def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
     """Draw one line a peer over `key`; a peer whose ids differ is dotted."""
     for name in dict.fromkeys(name for row in rows for name in row["peers"]):
