@@ -17,9 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from . import records
 
 #: Cases of this harness, in the order of the README.
-CASES = ("fresh", "hostile")
+CASES = ("fresh", "hostile", "append", "edit")
 #: Benches with a command line of their own.
-OWN = {"append": "append", "sweep": "sweep", "shadow": "shadow", "verify-all": "verify_all", "roundtrip": "roundtrip"}
+OWN = {"sweep": "sweep", "shadow": "shadow", "verify-all": "verify_all", "roundtrip": "roundtrip"}
 
 
 def run_case(name: str, options: Any, json_path: Path | None, folder: Path | None, console: Console) -> bool:
@@ -81,7 +81,7 @@ def main(
 ) -> None:
     """Measure one CASE. Exit code 1 when a job failed.
 
-    Other benches have options of their own: python -m bench append|sweep|shadow|verify-all|roundtrip --help.
+    Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip --help.
     """
     from .case import Options
     from .peers import NAMES

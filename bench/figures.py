@@ -12,6 +12,11 @@ from .peers import OURS
 #: One colour a peer in every figure, ours the darkest.
 COLOURS = {
     OURS: "#0b3d66",
+    f"{OURS} list": "#2f6f9f",
+    f"{OURS} whole turn": "#2f6f9f",
+    f"{OURS} broker": "#5e9cc9",
+    f"{OURS} broker list": "#9cc4e0",
+    f"{OURS} broker whole turn": "#9cc4e0",
     "fastokens": "#e07a1f",
     "gigatoken": "#2a9d5c",
     "toktier": "#b3292e",
@@ -86,6 +91,27 @@ def growth(stem: Path, title: str, rows: list[Row]) -> list[Path]:
     return save(figure, stem)
 
 
+def by_context(stem: Path, title: str, rows: list[Row]) -> list[Path]:
+    """Draw microseconds over the context, a panel for each size of change."""
+    deltas = sorted({row["delta"] for row in rows})
+    if not deltas:
+        return []
+    across = min(3, len(deltas))
+    down = -(-len(deltas) // across)
+    figure, axes = _plot().subplots(down, across, figsize=(4.4 * across, 3.2 * down), squeeze=False, sharey=True)
+    for axis, delta in zip(axes.flat, deltas, strict=False):
+        lines_by_peer(axis, [row for row in rows if row["delta"] == delta], "chars", lambda _row, us: us)
+        axis.set_title(f"{delta:,} characters", fontsize=9)
+        axis.set_ylabel("microseconds", fontsize=8)
+        axis.set_xlabel("context, characters", fontsize=8)
+    for axis in list(axes.flat)[len(deltas) :]:
+        axis.set_visible(False)
+    legend(figure, axes)
+    figure.suptitle(title, y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
 def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
     """Draw one line a peer over `key`; a peer whose ids differ is dotted."""
     for name in dict.fromkeys(name for row in rows for name in row["peers"]):
@@ -100,7 +126,7 @@ def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
                 *zip(*points, strict=True),
                 marker="o",
                 markersize=3,
-                linewidth=2 if name == OURS else 1,
+                linewidth=2 if name.startswith(OURS) else 1,
                 linestyle=":" if differs else "-",
                 color=COLOURS.get(name, "#000000"),
                 label=name + (" (ids differ)" if differs else ""),

@@ -42,7 +42,7 @@ def start(case: str, job: Job, limit_s: float = LIMIT_S) -> list[Row]:
             guilty = mark.read_text() if mark.is_file() else ""
         if guilty not in job.get("peers", ()) or guilty in without:
             raise JobError(f"{case} {job}: {why}")
-        without[guilty] = f"it took the process down: {why.splitlines()[0]}"
+        without[guilty] = f"it took the process down: {why.splitlines()[0]}, {why.splitlines()[-1]}"[:300]
 
 
 def _run(case: str, job: Job, answer: Path, mark: Path, limit_s: float) -> str:
