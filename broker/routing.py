@@ -176,7 +176,7 @@ class Router:
             self._forget(job.key)
         elif code == OK and job.fork_key is not None and not worker.leaving:
             self._assign(job.fork_key, worker)
-        return job, self._dispatch(worker, now)
+        return job, self._dispatch(worker, now) if worker.queue or self.shared else []
 
     def on_leave(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker wants no more work: what waits for it is placed elsewhere, what it was sent it will answer."""
@@ -351,13 +351,15 @@ class Router:
         assert job.key is not None
         placed = self.sessions.get(job.key)
         worker = self.workers[placed] if placed is not None else self._rendezvous(job.key)
+        if not worker.queue and not self.shared and self._has_credit(worker, job):
+            # Nothing waits that is older: it goes at once, and takes no room in a queue.
+            self._place(job.key, placed, worker)
+            self.open[job.client, job.request_id] = job
+            return [self._send(worker, job, now)]
         if self._queue_is_full(len(worker.queue), worker.queue_bytes, job):
             wait = int(1000 * worker.seconds_per_job * (len(worker.queue) + len(worker.sent)))
             return [self._busy(job, f"the queue of worker {worker.name} is full", wait)]
-        if placed is None:
-            self._assign(job.key, worker)
-        else:
-            self.sessions.move_to_end(job.key)
+        self._place(job.key, placed, worker)
         self.open[job.client, job.request_id] = job
         worker.queue.append(job)
         worker.queue_bytes += job.size
@@ -396,6 +398,12 @@ class Router:
             return hashlib.blake2b(name.encode() + b"\0" + packed, digest_size=8).digest()
 
         return self.workers[self.names[max(self.names, key=score)]]
+
+    def _place(self, key: SessionKey, placed: bytes | None, worker: Worker) -> None:
+        if placed is None:
+            self._assign(key, worker)
+        else:
+            self.sessions.move_to_end(key)
 
     def _assign(self, key: SessionKey, worker: Worker) -> None:
         self._forget(key)
@@ -436,15 +444,18 @@ class Router:
                 shared_moved = True
             if self._expire(job, now):
                 continue
-            job.sent_at = now
-            worker.sent[job.number] = job
-            worker.sent_bytes += job.size
-            out.append(Send(worker.identity, job))
+            out.append(self._send(worker, job, now))
         if shared_moved:  # its head held up the younger work of every worker that had no credit for it
             for other in self.workers.values():
                 if other is not worker and other.queue:
                     out += self._dispatch(other, now)
         return out
+
+    def _send(self, worker: Worker, job: Job, now: float) -> Send:
+        job.sent_at = now
+        worker.sent[job.number] = job
+        worker.sent_bytes += job.size
+        return Send(worker.identity, job)
 
     def _dispatch_shared(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []

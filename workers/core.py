@@ -96,6 +96,23 @@ class Alarm(NamedTuple):
     history: tuple[Step, ...]
 
 
+class Unsettled(NamedTuple):
+    """An answer whose books are not kept yet."""
+
+    request: Request
+    held: Held | None
+    reply: Reply
+    packed: list[Buffer]
+
+
+class Draft(NamedTuple):
+    """A sample without what its reply says."""
+
+    sample: Sample
+    #: The session as it was before the step, whose text and ids the sample needs; None where it needs none.
+    before: engine.Session | None
+
+
 #: What stands between engine and wire. Nothing in a tier; tests plant faults there.
 Seam = Callable[[Request, Reply], Reply]
 
@@ -145,9 +162,10 @@ class WorkerCore:
         self.samples: list[Sample] = []
         self._sampler = sampler
         self._seam = seam
-        #: Of the answer under way: the caller's clock, and what was drawn for a sample of it.
+        #: Of the answer under way: the caller's clock, what was drawn for a sample of it, and what `settle` is owed.
         self._now = 0.0
-        self._drafts: list[Sample] = []
+        self._drafts: list[Draft] = []
+        self._unsettled: Unsettled | None = None
         #: Least recently used first. Sum of their memory is `session_bytes`.
         self.sessions: OrderedDict[SessionKey, Held] = OrderedDict()
         self.session_bytes = 0
@@ -174,13 +192,20 @@ class WorkerCore:
         }
 
     def handle(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
+        """Answer one request and do all that follows: `answer`, then `settle`. Never raises."""
+        answered = self.answer(frames, now)
+        self.settle()
+        return answered
+
+    def answer(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
         """Answer one request: its reply's code, and the reply's frames. Never raises.
 
-        `now` is any clock in seconds that does not go back; it paces the samples' byte budget.
+        `now` is any clock in seconds that does not go back; it paces the samples' byte budget. What the reply need not
+        wait for is left to `settle`, which the caller owes once the reply is out.
         """
+        self.settle()
         self.counters["requests"] += 1
         self._now = now
-        self._drafts.clear()
         request_id: bytes | None = None
         try:
             request = protocol.unpack_request(frames, self.limits.message_bytes)
@@ -193,10 +218,7 @@ class WorkerCore:
             if self._seam is not None:
                 reply = self._seam(request, reply)
             packed = protocol.pack_reply(reply)
-            if held is not None:
-                self._keep(held, request.request_id, packed)
-                self._watch(request, held)
-            self._sample(packed)
+            self._unsettled = Unsettled(request, held, reply, packed)
             return reply.code, packed
         except WireError as error:
             self.counters["stale" if error.code == STALE else "refused"] += 1
@@ -212,6 +234,25 @@ class WorkerCore:
             self.counters["failed"] += 1
             log.exception("a request failed")
             return INTERNAL, protocol.pack_reply(Reply(request_id, INTERNAL, f"the worker failed: {error!r}"))
+
+    def settle(self) -> None:
+        """Keep the books of the last answer: its reply for a resend, memory, history, alarm, samples. Never raises."""
+        unsettled, self._unsettled = self._unsettled, None
+        drafts, self._drafts = self._drafts, []
+        if unsettled is None:
+            return
+        request, held, reply, packed = unsettled
+        try:
+            if held is not None:
+                self._keep(held, request.request_id, packed)
+                self._record(request, held, reply)
+                self._measure(request.new_key if request.op == "fork" else request.key, held)
+                self._watch(request, held)
+        except Exception:
+            self.counters["failed"] += 1
+            log.exception("the books of an answer could not be kept")
+        if drafts:
+            self._sample(drafts, packed)
 
     def _refuse(self, request_id: bytes | None, message: str) -> tuple[str, list[Buffer]]:
         self.counters["refused"] += 1
@@ -325,7 +366,6 @@ class WorkerCore:
         held.text_bytes += len(payload)
         held.revision += 1
         held.digest = protocol.digest_change(held.digest, request.op, request.start, request.stop, payload)
-        self._measure(request.key, held)
         return self._patched(request, held, splice), held
 
     def _fork(self, request: Request) -> tuple[Reply, Held]:
@@ -337,31 +377,26 @@ class WorkerCore:
         return Reply(request.request_id, revision=twin.revision, digest=twin.digest), twin
 
     def _patched(self, request: Request, held: Held, splice: engine.Splice) -> Reply:
-        work = held.engine.work
-        self.counters[f"path_{work.path}"] += 1
-        self.counters["chars_encoded"] += work.chars_encoded
-        held.history.append(
-            Step(
-                held.revision,
-                request.op,
-                request.start,
-                request.stop,
-                len(request.body[0]),
-                splice.start,
-                splice.stop,
-                len(splice.ids),
-            )
-        )
+        path, chars_encoded = held.engine.work
         return Reply(
             request.request_id,
             revision=held.revision,
             digest=held.digest,
             start=splice.start,
             stop=splice.stop,
-            path=work.path,
-            chars_encoded=work.chars_encoded,
-            body=[_packed(splice.ids)],
+            path=path,
+            chars_encoded=chars_encoded,
+            body=(_packed(splice.ids),),
         )
+
+    def _record(self, request: Request, held: Held, reply: Reply) -> None:
+        """Enter a step that was answered into the counters and the session's history."""
+        if reply.start is None or reply.stop is None or reply.path is None:
+            return  # a fork changes nothing
+        self.counters[f"path_{reply.path}"] += 1
+        self.counters["chars_encoded"] += reply.chars_encoded or 0
+        asked = (held.revision, request.op, request.start, request.stop, len(request.body[0]))
+        held.history.append(Step(*asked, reply.start, reply.stop, len(reply.body[0]) // 4))
 
     # -- checking again ---------------------------------------------------------------------------------------
 
@@ -370,37 +405,30 @@ class WorkerCore:
     ) -> None:
         """Perhaps begin a sample of the answer under way. `held`: the session whose text and ids it changes.
 
-        Comes before the change: what stood before it is copied here.
+        Comes before the change, and keeps what stands before it as a fork, which costs no copy while the reply waits.
         """
         sampler = self._sampler
         if sampler is None or not sampler.draw(len(payload) + (held.text_bytes if held else 0), self._now):
             return
         try:
+            sample = Sample(sha256, flags, request.op, b"", request.start, request.stop, payload, b"", place=place)
             if held is None:
-                draft = Sample(sha256, flags, request.op, b"", 0, 0, payload, b"", place=place)
+                self._drafts.append(Draft(sample, None))
             else:
-                text = held.engine.text()
-                start, stop = (len(text), len(text)) if request.op == "append" else (request.start, request.stop)
-                ids = _packed(held.engine.ids())
-                draft = Sample(sha256, flags, request.op, text.encode(), start, stop, payload, ids)
-                draft.history = [*held.history]
+                sample.history = [*held.history]
+                self._drafts.append(Draft(sample, held.engine.fork()))
         except Exception:  # no memory, most likely: the answer matters more
             self.counters["shadow_faults"] += 1
-            return
-        self._drafts.append(draft)
 
-    def _sample(self, packed: list[Buffer]) -> None:
-        """Complete what was begun with what goes out: read back from the very frames."""
-        if not self._drafts:
-            return
+    def _sample(self, drafts: list[Draft], packed: list[Buffer]) -> None:
+        """Complete what was begun with what went out: read back from the very frames."""
         try:
             reply = protocol.unpack_reply(packed)
             if reply.code == OK:
-                self.samples += [_completed(draft, reply) for draft in self._drafts]
+                self.samples += [_completed(draft, reply) for draft in drafts]
         except Exception:
             self.counters["shadow_faults"] += 1
             log.exception("an answer could not be sampled")
-        self._drafts.clear()
 
     def _watch(self, request: Request, held: Held) -> None:
         """Raise an alarm where the engine caught itself since the last look."""
@@ -485,7 +513,6 @@ class WorkerCore:
 
     def _measure(self, key: SessionKey, held: Held) -> None:
         """Bring the books up to date after a change, and evict what is too much, but never `key` itself."""
-        # The reply to the change that is being measured is kept afterwards, and counted at the next.
         size = held.engine.memory_bytes + held.reply_bytes
         self.session_bytes += size - held.memory_bytes
         held.memory_bytes = size
@@ -525,21 +552,27 @@ class WorkerCore:
             assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
 
 
-def _completed(draft: Sample, reply: Reply) -> Sample:
-    """Put into a sample what its reply says."""
-    if draft.op == "count":
-        draft.count = reply.count
-    elif draft.op == "batch":
+def _completed(draft: Draft, reply: Reply) -> Sample:
+    """Put into a sample what stood before the step, and what its reply says."""
+    sample = draft.sample
+    if draft.before is not None:
+        text = draft.before.text()
+        sample.text, sample.ids = text.encode(), _packed(draft.before.ids())
+        if sample.op == "append":
+            sample.start = sample.stop = len(text)
+    if sample.op == "count":
+        sample.count = reply.count
+    elif sample.op == "batch":
         ends = np.cumsum(_numbers(reply.body[0], "reply"), dtype=np.uint64) * 4
-        start = int(ends[draft.place - 1]) if draft.place else 0
-        draft.patch = memoryview(reply.body[1])[start : int(ends[draft.place])]
+        start = int(ends[sample.place - 1]) if sample.place else 0
+        sample.patch = memoryview(reply.body[1])[start : int(ends[sample.place])]
     else:
-        draft.patch = reply.body[0]
-    draft.path = reply.path or ""
-    draft.revision = reply.revision or 0
-    if draft.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
-        draft.ids_start, draft.ids_stop = reply.start or 0, reply.stop or 0
-    return draft
+        sample.patch = reply.body[0]
+    sample.path = reply.path or ""
+    sample.revision = reply.revision or 0
+    if sample.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
+        sample.ids_start, sample.ids_stop = reply.start or 0, reply.stop or 0
+    return sample
 
 
 def _encode(tokenizer: engine.Tokenizer, text: Buffer, flags: int) -> engine.Ids:

@@ -13,6 +13,7 @@ Limits: what a message means is core.py's matter.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import random
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
-from tokseam.broker import protocol
+from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Buffer, Envelope, WireError
 from tokseam.kernels.errors import BadTokenizerError
 
@@ -140,7 +141,7 @@ class Shell:
         self._socket = made
         self._last_heard = self._last_beat = time.monotonic()
         settings = self.settings
-        self._send(
+        self._tell(
             Envelope(
                 "ready",
                 name=settings.name,
@@ -153,7 +154,7 @@ class Shell:
         )
         keys = [list(key) for key in self.core.sessions]
         for first in range(0, len(keys), SESSIONS_PER_MESSAGE):
-            self._send(Envelope("sessions", sessions=keys[first : first + SESSIONS_PER_MESSAGE]))
+            self._tell(Envelope("sessions", sessions=keys[first : first + SESSIONS_PER_MESSAGE]))
 
     def _reconnect(self) -> None:
         log.info("the broker is silent; connecting anew")
@@ -172,10 +173,11 @@ class Shell:
         beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
         ready = dict(self._poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
         if self._socket in ready:
-            frames = self._socket.recv_multipart()
-            self._last_heard = time.monotonic()
-            self._backoff_s = BACKOFF_MIN_S
-            self._receive(frames)
+            with contextlib.suppress(zmq.Again):  # its connection may break between the two
+                message = frames.receive(self._socket)
+                self._last_heard = time.monotonic()
+                self._backoff_s = BACKOFF_MIN_S
+                self._receive(message)
         if self._shadow in ready:
             self._take_verdicts()
         now = time.monotonic()
@@ -186,24 +188,20 @@ class Shell:
                 self._reconnect()
             else:
                 self._counted = False
-                self._send(Envelope("heartbeat", stats=self._stats()))
+                self._tell(Envelope("heartbeat", stats=self._stats()))
 
-    def _receive(self, frames: list[bytes]) -> None:
+    def _receive(self, message: list[bytes]) -> None:
+        job = protocol.work_job(message[0])
+        if job is not None:
+            self._work(job, message)
+            return
         try:
-            envelope = protocol.unpack_envelope(frames[0])
+            envelope = protocol.unpack_envelope(message[0])
         except WireError as error:
             log.warning("a message from the broker is ignored: %s", error)
             return
         if envelope.op == "work":
-            self._counted = True
-            code, reply = self.core.handle(frames[1:], time.monotonic())
-            self._send(Envelope("done", job=envelope.job, code=code), reply)
-            for sample in self.core.samples:
-                self._hand_over(sample)
-            self.core.samples.clear()
-            for alarm in self.core.alarms:
-                self._raise(alarm)
-            self.core.alarms.clear()
+            self._work(envelope.job, message)
         elif envelope.op == "demote":
             for demotion in envelope.demotions or ():
                 if self.core.demote(demotion):
@@ -217,14 +215,31 @@ class Shell:
         elif envelope.op == "drain":
             self._stopping = self._drained = True
 
-    def _send(self, envelope: Envelope, rest: Sequence[Buffer] = ()) -> None:
+    def _work(self, job: int, message: list[bytes]) -> None:
+        """Answer a request; what the answer need not wait for comes once it is out."""
+        self._counted = True
+        code, reply = self.core.answer(message[1:], time.monotonic())
+        self._send(protocol.pack_done(job, code), reply)
+        self.core.settle()
+        if self.core.samples:
+            for sample in self.core.samples:
+                self._hand_over(sample)
+            self.core.samples.clear()
+        if self.core.alarms:
+            for alarm in self.core.alarms:
+                self._raise(alarm)
+            self.core.alarms.clear()
+
+    def _send(self, envelope: bytes, rest: Sequence[Buffer] = ()) -> None:
         assert self._socket is not None
-        frames = [protocol.pack_envelope(envelope), *rest]
         try:
-            self._socket.send_multipart(frames, copy=all(len(frame) < zmq.COPY_THRESHOLD for frame in frames))
+            frames.send(self._socket, [envelope, *rest], frames.WAIT)
         except zmq.Again:
             log.warning("the broker takes nothing; this message is dropped")
             self._last_heard = float("-inf")
+
+    def _tell(self, envelope: Envelope) -> None:
+        self._send(protocol.pack_envelope(envelope))
 
     def _stats(self) -> dict[str, int]:
         stats = self.core.stats()
@@ -248,9 +263,8 @@ class Shell:
         number = self.outbox.offer(sample.size, sample.emitted)
         if number is None:
             return
-        frames = pack_sample(sample, number, self.settings.name)
         try:
-            self._shadow.send_multipart(frames, zmq.DONTWAIT, copy=sample.size < zmq.COPY_THRESHOLD)
+            frames.send(self._shadow, pack_sample(sample, number, self.settings.name))
         except zmq.Again:
             self.outbox.take_back(number)
 
@@ -283,7 +297,7 @@ class Shell:
         demotion = demotion_of(report.tokenizer_sha256, f"a repair's overlap differed ({report.what})", name, when_ms)
         log.error("tokenizer %s: %s", report.tokenizer_sha256[:16], demotion.reason)
         self.core.demote(demotion)
-        self._send(Envelope("demote", demotions=[demotion]))
+        self._tell(Envelope("demote", demotions=[demotion]))
 
     def _leave(self) -> None:
         """Ask for no more work, answer what is on its way, say goodbye. Without a broker there is nobody to tell."""
@@ -291,7 +305,7 @@ class Shell:
         try:
             self._socket.send(protocol.pack_envelope(Envelope("leave")), zmq.DONTWAIT)
             while self._socket.poll(LEAVE_MS):
-                self._receive(self._socket.recv_multipart())
+                self._receive(frames.receive(self._socket))
             self._socket.send(protocol.pack_envelope(Envelope("disconnect")), zmq.DONTWAIT)
         except zmq.Again:
             return

@@ -38,6 +38,14 @@ class Near:
         self.last_frames = protocol.pack_request(request)
         return protocol.unpack_reply(self.core.handle(self.last_frames)[1])
 
+    def request(self, plan: Any) -> list[Any]:
+        """Return the frames of a change's first request."""
+        message = self.turns.message(plan)
+        assert message is not None
+        request = Request(message.op, next(COUNTER).to_bytes(16, "big"), session=self.session)
+        self.turns.address(request, message, plan)
+        return protocol.pack_request(request)
+
     def change(self, plan: Any) -> str:
         """Carry a change out as the client does. Returns the operations that it took."""
         took = []
@@ -117,6 +125,36 @@ def test_forks_share_and_part(tokenizer: engine.Tokenizer, reference: Reference)
     assert child.turns.ids == reference("a common start of mine")
     assert parent.turns.ids == reference("a common start of its own")
     assert parent.send("fork", **fields).code == "stale"
+
+
+def test_the_books_follow_the_reply(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one two three"))
+    request = near.request(near.turns.plan_append(" four"))
+    answered = core.answer(request)
+    held = core.sessions["", "s"]
+    assert held.engine.text() == "one two three four"
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (1, 1, 0)
+    assert core.answer(request) == answered  # settles the first, and finds its reply
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (2, 2, 1)
+    assert core.counters["resent"] == 1
+    core.settle()
+    core.settle()
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (2, 2, 1)
+    core.validate()
+
+
+def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    with monkeypatch.context() as patched:
+        patched.setattr(core, "_measure", lambda *_: 1 / 0)
+        assert near.change(near.turns.plan_append(" two")) == "append"
+    assert core.counters["failed"] == 1
+    assert near.change(near.turns.plan_append(" three")) == "append"
+    core.validate()
 
 
 @pytest.mark.parametrize("limits", [Limits(sessions=3), Limits(session_bytes=2_500)])
