@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from . import records
 
 #: Cases of this harness, in the order of the README.
-CASES = ("fresh", "hostile", "append", "edit")
+CASES = ("fresh", "hostile", "append", "edit", "load", "memory")
 #: Benches with a command line of their own.
 OWN = {"sweep": "sweep", "shadow": "shadow", "verify-all": "verify_all", "roundtrip": "roundtrip"}
 

@@ -144,3 +144,57 @@ def legend(figure: Any, axes: Any) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     figure.legend(found.values(), found.keys(), loc="upper center", ncol=5, fontsize=8, bbox_to_anchor=(0.5, 0.0))
+
+
+def load_bars(stem: Path, bars: list[tuple[str, str, float, float]]) -> list[Path]:
+    """Draw milliseconds and mebibytes (PSS) to the first id: (library, tokenizer, milliseconds, mebibytes)."""
+    if not bars:
+        return []
+    tokenizers = list(dict.fromkeys(tokenizer for _, tokenizer, _, _ in bars))
+    libraries = list(dict.fromkeys(library for library, _, _, _ in bars))
+    figure, axes = _plot().subplots(1, 2, figsize=(13, 4))
+    for axis, column, unit in ((axes[0], 2, "ms"), (axes[1], 3, "MiB (PSS)")):
+        for number, library in enumerate(libraries):
+            heights = {bar[1]: bar[column] for bar in bars if bar[0] == library}
+            at = [place + number / (len(libraries) + 1) for place, name in enumerate(tokenizers) if name in heights]
+            colour = COLOURS.get(library.split(" ")[0], "#000000")
+            axis.bar(
+                at,
+                [heights[name] for name in tokenizers if name in heights],
+                width=1 / (len(libraries) + 1),
+                color=colour,
+                alpha=0.6 if library.endswith("cold") else 1,
+                label=library,
+            )
+        axis.set_xticks([place + 0.4 for place in range(len(tokenizers))], tokenizers, fontsize=8)
+        axis.set_ylabel(unit)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper center", ncol=6, fontsize=8, bbox_to_anchor=(0.5, 0.0))
+    figure.suptitle("From tokenizer.json to the first id in a fresh process", y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
+def memory_lines(stem: Path, rows: list[Row]) -> list[Path]:
+    """Draw bytes a token of a growing session: the engine's count, and the growth of the process."""
+    if not rows:
+        return []
+    figure, axis = _plot().subplots(figsize=(6, 4))
+    for tokenizer in dict.fromkeys(row["tokenizer"] for row in rows):
+        mine = [row for row in rows if row["tokenizer"] == tokenizer]
+        tokens = [row["tokens"] for row in mine]
+        (line,) = axis.plot(tokens, [row["session_bytes"] / row["tokens"] for row in mine], marker="o", label=tokenizer)
+        axis.plot(
+            tokens,
+            [row["rss_more_bytes"] / row["tokens"] for row in mine],
+            linestyle=":",
+            color=line.get_color(),
+            label=f"{tokenizer}, growth of RSS",
+        )
+    axis.set_xscale("log")
+    axis.set_xlabel("tokens in the session")
+    axis.set_ylabel("bytes a token")
+    axis.set_ylim(bottom=0)
+    axis.grid(True, alpha=0.3)
+    axis.legend(fontsize=8)
+    return save(figure, stem)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .subjects import Subject
+# What this module imports counts in the case `load`: no more than it needs.
+if TYPE_CHECKING:
+    from .subjects import Subject
 
 Encode = Callable[[str], Any]
 ToIds = Callable[[Any], Any]
@@ -224,6 +224,8 @@ def load_all(names: Sequence[str], subject: Subject, threads: int = 1) -> tuple[
 
 def difference(found: Any, wanted: Any) -> str:
     """Return '' for equal ids, else where the first difference is."""
+    import numpy as np
+
     left, right = np.asarray(found, dtype=np.int64), np.asarray(wanted, dtype=np.int64)
     if len(left) == len(right) and bool((left == right).all()):
         return ""
