@@ -124,6 +124,7 @@ def tables(rows: list[Row]) -> list[Table]:
         "B/token",
         "RSS more MiB",
         "B/token of RSS",
+        "KiB a fork",
     ):
         table.add_column(heading, justify="left" if heading in ("tokenizer", "state") else "right")
     parents = {row["tokenizer"]: row["rss_more_bytes"] for row in rows if row["what"] == "parent"}
