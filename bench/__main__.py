@@ -64,6 +64,7 @@ def run_case(name: str, options: Any, json_path: Path | None, folder: Path | Non
 @click.option("--peers", help="Names, comma-separated; ours always takes part.")
 @click.option("--text", "texts", multiple=True, help="One kind of text only (may be repeated).")
 @click.option("--size", "sizes", multiple=True, type=int, help="One size only, in characters (may be repeated).")
+@click.option("--cores", multiple=True, type=click.IntRange(1, 2), help="fresh: one core or two only.")
 @click.option("--quick", is_flag=True, help="Under a minute: few sizes, few peers.")
 @click.option("--long", "long", is_flag=True, help="append: 100,000 appends, for P99.9.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the record here.")
@@ -74,6 +75,7 @@ def main(
     peers: str | None,
     texts: tuple[str, ...],
     sizes: tuple[int, ...],
+    cores: tuple[int, ...],
     quick: bool,
     long: bool,
     json_path: Path | None,
@@ -90,7 +92,7 @@ def main(
     unknown = [name for name in named if name not in NAMES]
     if unknown:
         raise click.UsageError(f"unknown peer {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    options = Options(tokenizers, named, quick, long, texts, sizes)
+    options = Options(tokenizers, named, quick, long, texts, sizes, cores)
     width = None if sys.stdout.isatty() else 180
     if not run_case(case, options, json_path, folder, Console(width=width)):
         sys.exit(1)

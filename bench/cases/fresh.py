@@ -35,7 +35,7 @@ COLUMNS = ("fresh", "prewarmed", "repeated")
 def jobs(options: Options) -> list[Job]:
     sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
     kinds = options.texts or (("english", "code") if options.quick else tuple(texts.KINDS))
-    cores = (1,) if options.quick else (1, 2)
+    cores = options.cores or ((1,) if options.quick else (1, 2))
     return [
         {
             "tokenizer": tokenizer,
