@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,9 @@ COLOURS = {
 
 
 def _plot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    # By name, so that types are checked where it is not installed.
+    import_module("matplotlib").use("Agg")
+    return import_module("matplotlib.pyplot")
 
 
 def save(figure: Any, stem: Path) -> list[Path]:

