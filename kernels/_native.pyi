@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+IMAGE_FORMAT: int
+
 class BadImage(ValueError): ...  # noqa: N818
 class OverlapMismatch(RuntimeError): ...  # noqa: N818
 
@@ -16,9 +18,8 @@ class Image:
     @staticmethod
     def open(path: str, key: bytes) -> Image: ...
     @property
-    def facts(self) -> bytes: ...
+    def facts(self) -> npt.NDArray[np.uint8]: ...
     @property
-    def size(self) -> int: ...
     def data(self) -> npt.NDArray[np.uint8]: ...
 
 class Encoder:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -197,9 +198,11 @@ Image open_image(const std::string& path, const nb::bytes& key) {
   return Image(std::move(file.data), file.size, made_for);
 }
 
-nb::bytes image_facts(const Image& image) {
-  const auto facts = image.get<char>(tokseam::Section::facts);
-  return nb::bytes(facts.data(), facts.size());
+using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+
+// A view that keeps the image.
+Bytes image_bytes(nb::handle_t<Image> self, std::span<const std::byte> bytes) {
+  return Bytes(bytes.data(), {bytes.size()}, self);
 }
 
 Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued) {
@@ -314,17 +317,19 @@ NB_MODULE(_native, m) {
   m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
         "Which path scans text on this processor: 'avx2' or 'portable'.");
 
+  m.attr("IMAGE_FORMAT") = tokseam::kImageFormat;
+
   nb::class_<Image>(m, "Image", "A compiled tokenizer's tables and facts, in memory or mapped from a file; immutable.")
       .def(nb::new_(&make_image), nb::arg("tables").none(), nb::arg("facts"), nb::arg("key"),
            "Lay out tables (None: facts alone). `key`: 32 bytes that say what it is made from.")
       .def_static("open", &open_image, nb::arg("path"), nb::arg("key"),
                   "Map a file. Raises BadImage unless it is whole, of this format, and was made for `key`.")
-      .def_prop_ro("facts", &image_facts)
-      .def_prop_ro("size", [](const Image& image) { return image.bytes().size(); })
-      .def("data", [](const Image& image) {
-        return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(image.bytes().data(), {image.bytes().size()},
-                                                                      nb::find(image));
-      }, nb::rv_policy::reference, "The bytes of its file, read-only.");
+      .def_prop_ro("facts", [](nb::handle_t<Image> self) {
+        return image_bytes(self, nb::cast<const Image&>(self).get<std::byte>(tokseam::Section::facts));
+      }, "What was noted down with the tables: uint8, read-only, where it lies.")
+      .def_prop_ro("data", [](nb::handle_t<Image> self) {
+        return image_bytes(self, nb::cast<const Image&>(self).bytes());
+      }, "All bytes of its file: uint8, read-only, where they lie.");
 
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::init<Image>(), nb::arg("image"))
