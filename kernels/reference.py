@@ -50,12 +50,7 @@ def as_text(text: Text) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise BadTextError(
-                f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, "
-                "which no UTF-8 text holds",
-                error.start,
-                "character",
-            ) from None
+            raise bad_text(text, error) from None
         return text
     try:
         return str(text, "utf-8")
@@ -63,6 +58,15 @@ def as_text(text: Text) -> str:
         raise BadTextError(
             f"byte {error.start} is 0x{error.object[error.start]:02X}, not UTF-8: {error.reason}", error.start, "byte"
         ) from None
+
+
+def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
+    """Return what as_text raises where a str has no UTF-8 form."""
+    return BadTextError(
+        f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, which no UTF-8 text holds",
+        error.start,
+        "character",
+    )
 
 
 class HuggingFaceReference:

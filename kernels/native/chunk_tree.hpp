@@ -106,6 +106,16 @@ class ChunkTree {
     visit_node<By>(root_, start, std::min(stop, sums().*By), f);
   }
 
+  // Calls f(chunk) for one chunk after the other, from the first on or from the last back, until it answers false.
+  template <class F>
+  void walk(F&& f) const {
+    walk_node<true>(root_, f);
+  }
+  template <class F>
+  void walk_back(F&& f) const {
+    walk_node<false>(root_, f);
+  }
+
   // This sequence with the chunks [first, last) replaced. O(log n) new nodes, and one for each new chunk.
   ChunkTree replaced(std::size_t first, std::size_t last, std::span<const Ref<Chunk>> chunks) const {
     // PERF: an append or a small edit puts one or two chunks for one. New nodes along one path do that with a quarter
@@ -230,6 +240,14 @@ class ChunkTree {
     const std::size_t to = std::min(stop, here_end);
     if (from < to) f(*node->chunk, from - in_left, to - in_left);
     if (stop > here_end) visit_node<By>(node->right, std::max(start, here_end) - here_end, stop - here_end, f);
+  }
+
+  template <bool Forward, class F>
+  static bool walk_node(const NodeRef& node, F& f) {
+    if (!node) return true;
+    const NodeRef& near = Forward ? node->left : node->right;
+    const NodeRef& far = Forward ? node->right : node->left;
+    return walk_node<Forward>(near, f) && f(*node->chunk) && walk_node<Forward>(far, f);
   }
 
   static void validate_node(const NodeRef& node) {

@@ -275,6 +275,8 @@ class Session {
       const std::size_t final_cut = engine_.last_cut(text, text.size() - 1);
       if (final_cut == kNoCut) return cuts;
       tail = engine_.last_cut(text, std::min(final_cut - 1, text.size() - std::min(text.size(), Limits::kTailBytes)));
+      // A long stretch is not worth encoding again for that.
+      if (tail == kNoCut || final_cut - tail > Limits::kOverlapMaxBytes) tail = final_cut;
     }
     std::size_t last = 0;
     while (text.size() - last > Limits::kMarkBytes) {
