@@ -7,7 +7,7 @@ and the edits that take them back; a stale answer is an error.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tokseam.broker import protocol
 from tokseam.broker.protocol import Buffer, Request
@@ -27,21 +27,39 @@ class Step(NamedTuple):
     waited_for: bool = True
 
 
+WORKER = Step("worker: read, engine, reply")
 STEPS = (
     Step("client: the message"),
     Step("client: its digest", False),
     Step("broker: read, place, envelope"),
-    Step("worker: read, engine, reply"),
+    WORKER,
     Step("worker: the books", False),
     Step("broker: read, settle"),
     Step("client: read, take the patch"),
 )
-#: Beside them: how much of the worker's step the engine alone takes, in a session of its own.
-ENGINE = Step("(the engine alone)", False)
+#: Within the worker's: the engine's share.
+ENGINE = Step("  of it the engine", False)
+
+
+class Timed:
+    """An engine session that says how long its last append took."""
+
+    def __init__(self, session: engine.Session) -> None:
+        self._session = session
+        self.taken_ns = 0
+
+    def append(self, delta: Buffer) -> engine.Splice:
+        start = time.perf_counter_ns()
+        splice = self._session.append(bytes(delta))
+        self.taken_ns = time.perf_counter_ns() - start
+        return splice
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
 
 
 class Steps:
-    """One session over a client's, a broker's and a worker's pure halves, and beside it the engine's session alone."""
+    """One session over a client's, a broker's and a worker's pure halves."""
 
     def __init__(self, tokenizer: engine.Tokenizer, text: str) -> None:
         self._chars = len(text)
@@ -49,29 +67,27 @@ class Steps:
         self._router = Router()
         self._router.on_ready(b"worker", "repair-0", 1, 8, 2 * protocol.MESSAGE_MAX_BYTES, self._core.describe(), 0.0)
         self._turns = Turns(tokenizer.sha256, 0)
-        self._engine = tokenizer.session()
         self._count = 0
         #: The frames of the last step's request and reply.
         self.request: list[Buffer] = []
         self.reply: list[Buffer] = []
         self._carry(self._turns.plan_append(text))
-        self._engine.reset(text)
+        (held,) = self._core.sessions.values()
+        self._engine = Timed(held.engine)
+        held.engine = self._engine  # type: ignore[assignment]
 
     def time(self, deltas: list[str], block: int) -> dict[Step, records.Spread]:
         """Carry appends out, taken back after each block. Returns each step's spread."""
-        taken: dict[Step, list[int]] = {step: [] for step in (*STEPS, ENGINE)}
+        place = STEPS.index(WORKER) + 1
+        taken: dict[Step, list[int]] = {step: [] for step in (*STEPS[:place], ENGINE, *STEPS[place:])}
         for first in range(0, len(deltas), block):
             for delta in deltas[first : first + block]:
                 marks = self._carry(self._turns.plan_append(delta))
                 for step, start, stop in zip(STEPS, marks, marks[1:], strict=False):
                     taken[step].append(stop - start)
-                payload = delta.encode()
-                start = time.perf_counter_ns()
-                self._engine.append(payload)
-                taken[ENGINE].append(time.perf_counter_ns() - start)
+                taken[ENGINE].append(self._engine.taken_ns)
             request, reply = self.request, self.reply
             self._carry(self._turns.plan_edit(self._chars, self._turns.text.length, ""))
-            self._engine.edit(self._chars, self._engine.chars, "")
             self.request, self.reply = request, reply
         return {step: records.Spread.of_ns(sample) for step, sample in taken.items()}
 

@@ -189,6 +189,8 @@ class Service:
                     raise
                 self.router.counters["failed"] += 1
                 log.exception("a message of %d frames failed", len(message))
+            if len(self.router.open) < 2:
+                return  # hardly anybody is here: the poll finds the next one for less than a look that is in vain
 
     def _keep_demotions(self) -> None:
         self._demotions_kept = self.router.demotion_changes

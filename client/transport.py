@@ -61,7 +61,10 @@ def _prepare(made: zmq.Socket[Any], endpoint: str) -> None:
 
 def _patience(*messages: Sequence[Buffer]) -> float:
     """Return the seconds to wait for the replies of these messages before sending again."""
-    return RESEND_MIN_S + RESEND_S_PER_BYTE * sum([sum(map(len, message)) for message in messages])
+    patience = RESEND_MIN_S
+    for message in messages:
+        patience += RESEND_S_PER_BYTE * sum(map(len, message))
+    return patience
 
 
 def _nobody(endpoint: str) -> ConnectError:
@@ -193,39 +196,16 @@ class SyncTransport:
 
     def exchange(self, messages: Sequence[Outgoing], deadline: float) -> list[Reply]:
         """Return the replies in the order of the messages."""
-        replies: dict[bytes, Reply] = {}
-        self._exchange(dict(messages), replies, deadline, None)
-        return [replies[request_id] for request_id, _ in messages]
-
-    def exchange_one(
-        self, request_id: bytes, message: Sequence[Buffer], deadline: float, meanwhile: Meanwhile = None
-    ) -> Reply:
-        """Return the reply to one message."""
-        replies: dict[bytes, Reply] = {}
-        self._exchange({request_id: message}, replies, deadline, meanwhile)
-        return replies[request_id]
-
-    def _exchange(
-        self,
-        wanted: dict[bytes, Sequence[Buffer]],
-        replies: dict[bytes, Reply],
-        deadline: float,
-        meanwhile: Meanwhile,
-    ) -> None:
-        """Fill `replies` with those to all of `wanted`."""
         used = self._own_socket()
+        replies: dict[bytes, Reply] = {}
+        wanted = dict(messages)
         patience = _patience(*wanted.values())
         while True:
-            for request_id, message in wanted.items():
+            for request_id, message in messages:
                 if request_id not in replies:
                     self._send(used, message, deadline)
-            if meanwhile is not None:
-                meanwhile()
-                meanwhile = None
             give_up = min(time.monotonic() + patience, deadline)
-            while len(replies) < len(wanted):
-                if not self._wait_until(give_up, used):
-                    break
+            while len(replies) < len(wanted) and self._wait_until(give_up, used):
                 try:
                     reply = _read(frames.receive(used, frames.WAIT))
                 except zmq.Again:
@@ -235,7 +215,30 @@ class SyncTransport:
                     assert reply.request_id is not None
                     replies[reply.request_id] = reply
             if len(replies) == len(wanted):
-                return
+                return [replies[request_id] for request_id, _ in messages]
+            if time.monotonic() >= deadline:
+                raise _late(self.endpoint)
+            patience = max(patience, min(2 * patience, RESEND_MAX_S))
+
+    def exchange_one(
+        self, request_id: bytes, message: Sequence[Buffer], deadline: float, meanwhile: Meanwhile = None
+    ) -> Reply:
+        """Return the reply to one message: what `exchange` does, without its books."""
+        used = self._own_socket()
+        patience = _patience(message)
+        while True:
+            self._send(used, message, deadline)
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
+            give_up = min(time.monotonic() + patience, deadline)
+            while self._wait_until(give_up, used):
+                try:
+                    reply = _read(frames.receive(used, frames.WAIT))
+                except zmq.Again:
+                    break
+                if reply.request_id == request_id:
+                    return reply
             if time.monotonic() >= deadline:
                 raise _late(self.endpoint)
             patience = max(patience, min(2 * patience, RESEND_MAX_S))

@@ -13,7 +13,7 @@ Limits: what a message means is core.py's matter.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import gc
 import logging
 import os
 import random
@@ -42,6 +42,9 @@ CREDITS = 8
 #: Seconds before the first new try to reach a silent broker, and at most.
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 2.0
+#: Times a heartbeat that a waiting worker looks at what else there is: the next beat, a signal to stop. It waits
+#: on its socket alone, since to watch more would cost every request.
+LOOKS = 8
 #: Sessions told in one message after a reconnect: at the longest ids a megabyte and a half.
 SESSIONS_PER_MESSAGE = 4096
 #: Milliseconds that a reply may wait for room in the socket before the broker counts as gone.
@@ -83,8 +86,6 @@ class Shell:
         self._context = zmq.Context()
         for cpu in settings.io_cpus:
             self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
-        #: Watches the socket, and the pipe that a signal writes to.
-        self._poller = zmq.Poller()
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
@@ -100,10 +101,6 @@ class Shell:
     def run(self) -> None:
         """Serve until told to stop."""
         signal.signal(signal.SIGTERM, self._on_signal)
-        wake_reader, wake_writer = os.pipe()
-        os.set_blocking(wake_writer, False)
-        signal.set_wakeup_fd(wake_writer)
-        self._poller.register(wake_reader, zmq.POLLIN)
         self._connect_shadow()
         self._connect()
         try:
@@ -128,7 +125,6 @@ class Shell:
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.SNDHWM, 2 * self.outbox.samples)  # the outbox bounds; this is a fuse
         made.connect(self.settings.shadow_endpoint)
-        self._poller.register(made, zmq.POLLIN)
         self._shadow = made
 
     def _connect(self) -> None:
@@ -136,8 +132,8 @@ class Shell:
         made.setsockopt(zmq.LINGER, LINGER_MS)
         made.setsockopt(zmq.IMMEDIATE, 1)
         made.setsockopt(zmq.SNDTIMEO, SEND_MS)
+        made.setsockopt(zmq.RCVTIMEO, max(1, int(1000 * self.settings.heartbeat_s / LOOKS)))
         made.connect(self.settings.endpoint)
-        self._poller.register(made, zmq.POLLIN)
         self._socket = made
         self._last_heard = self._last_beat = time.monotonic()
         settings = self.settings
@@ -159,7 +155,6 @@ class Shell:
     def _reconnect(self) -> None:
         log.info("the broker is silent; connecting anew")
         if self._socket is not None:
-            self._poller.unregister(self._socket)
             self._socket.close(0)
             self._socket = None
         time.sleep(self._backoff_s * random.uniform(0.5, 1.0))
@@ -167,28 +162,31 @@ class Shell:
         self._connect()
 
     def _turn(self) -> None:
-        """Wait for a message or the next heartbeat, and deal with it."""
-        settings = self.settings
+        """Wait a while for a message and deal with it; beat when it is time."""
         assert self._socket is not None
+        heard = True
+        try:
+            message = frames.receive(self._socket, frames.WAIT)
+        except zmq.Again:
+            heard = False
+        else:
+            self._last_heard = time.monotonic()
+            self._backoff_s = BACKOFF_MIN_S
+            self._receive(message)
+        settings = self.settings
         beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
-        ready = dict(self._poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
-        if self._socket in ready:
-            with contextlib.suppress(zmq.Again):  # its connection may break between the two
-                message = frames.receive(self._socket)
-                self._last_heard = time.monotonic()
-                self._backoff_s = BACKOFF_MIN_S
-                self._receive(message)
-        if self._shadow in ready:
-            self._take_verdicts()
         now = time.monotonic()
-        if now - self._last_beat >= beat_s and not self._stopping:
-            self._last_beat = now
-            # Silence counts only while listening: what came during a long request is still in the socket.
-            if now - self._last_heard > settings.heartbeat_s * settings.misses and self._socket not in ready:
-                self._reconnect()
-            else:
-                self._counted = False
-                self._tell(Envelope("heartbeat", stats=self._stats()))
+        if now - self._last_beat < beat_s or self._stopping:
+            return
+        self._last_beat = now
+        # Silence counts only while listening: what came during a long request is still in the socket.
+        if now - self._last_heard > settings.heartbeat_s * settings.misses and not heard:
+            self._reconnect()
+            return
+        if self._shadow is not None:
+            self._take_verdicts(self._shadow)
+        self._counted = bool(self.outbox.open)  # verdicts will move them
+        self._tell(Envelope("heartbeat", stats=self._stats()))
 
     def _receive(self, message: list[bytes]) -> None:
         job = protocol.work_job(message[0])
@@ -258,6 +256,7 @@ class Shell:
     def _hand_over(self, sample: Sample) -> None:
         """Send a sample to the verifier, or drop it: the answer is out, and the next one must not wait."""
         assert self._shadow is not None
+        self._take_verdicts(self._shadow)  # they make room
         sample.emitted = time.monotonic()
         sample.when_ms = int(time.time() * 1000)
         number = self.outbox.offer(sample.size, sample.emitted)
@@ -268,12 +267,10 @@ class Shell:
         except zmq.Again:
             self.outbox.take_back(number)
 
-    def _take_verdicts(self) -> None:
-        assert self._shadow is not None
-        self._counted = True
-        while True:
+    def _take_verdicts(self, shadow: zmq.Socket[bytes]) -> None:
+        while self.outbox.open:
             try:
-                self.outbox.settle(int.from_bytes(self._shadow.recv_multipart(zmq.DONTWAIT)[-1], "little"))
+                self.outbox.settle(int.from_bytes(frames.receive(shadow)[-1], "little"))
             except zmq.Again:
                 return
 
@@ -351,6 +348,7 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     )
     sampler = Sampler(options.shadow_rate, options.shadow_bytes_per_s) if options.shadow_endpoint else None
     quarantine = Quarantine(options.quarantine_dir) if options.quarantine_dir else None
+    gc.freeze()  # what is here now stays: a later collection need not look at it
     Shell(WorkerCore(tokenizers, limits, sampler=sampler, seam=seam), settings, quarantine).run()
     return 0
 
