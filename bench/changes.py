@@ -197,5 +197,5 @@ def figures(rows: list[Row], folder: Path) -> list[Path]:
     for tokenizer in dict.fromkeys(row["tokenizer"] for row in rows):
         for kind in dict.fromkeys(row["kind"] for row in rows):
             mine = [row for row in rows if (row["tokenizer"], row["kind"]) == (tokenizer, kind)]
-            made += drawing.by_context(folder / f"{kind}-{tokenizer}", f"{tokenizer}, {kind}: one core", mine)
+            made += drawing.by_context(folder / f"{kind}-{tokenizer}", f"{tokenizer}: {kind}", mine)
     return made

@@ -131,6 +131,10 @@ def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
             )
     axis.set_xscale("log")
     axis.set_yscale("log")
+    # Between the decades, ticks without numbers: these run into one another.
+    nothing = import_module("matplotlib.ticker").NullFormatter()
+    axis.xaxis.set_minor_formatter(nothing)
+    axis.yaxis.set_minor_formatter(nothing)
     axis.grid(True, alpha=0.3)
     axis.tick_params(labelsize=8)
 
