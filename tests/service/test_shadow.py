@@ -411,7 +411,7 @@ def test_a_session_that_caught_itself_raises_an_alarm() -> None:
     damaged = engine.Tokenizer(made, dataclasses.replace(compiled, native=compiled.native | {"pairs": pairs}), "")
     core = WorkerCore({"ds": damaged})
     driver = Driver(core)
-    driver.send(Asked(0, "full", 0, 0, "abc"))
+    driver.send(Asked(0, "full", 0, 0, "a"))
     assert not core.alarms
     driver.send(Asked(0, "append", 0, 0, "abc" * 1000))
     (alarm,) = core.alarms
