@@ -32,6 +32,9 @@ class Contest:
         """`without`: peers that are left out, each with the reason (it broke an earlier process, say)."""
         self.subject = subject
         ready, missing = peers.load_all([name for name in names if name not in (without or {})], subject, threads)
+        ours = next((one for one in missing if one.name == peers.OURS), None)
+        if ours is not None and threads == 1:
+            raise RuntimeError(f"without ours there is nothing to compare: {ours.reason}")
         missing += [Missing(name, reason) for name, reason in (without or {}).items()]
         self.standings = [Standing(peer) for peer in ready]
         self.missing: list[Missing] = missing
