@@ -222,13 +222,13 @@ class EmbeddedSession:
         """Return the ids of this turn's whole text; what is new in it alone is encoded."""
         with self._lock:
             self._become(text)
-            return self._all().copy()
+            return self._copy()
 
     def append(self, delta: str) -> list[int]:
         """Add to the text; return all its ids."""
         with self._lock:
             self._append(delta)
-            return self._all().copy()
+            return self._copy()
 
     def encode_patch(self, text: str) -> Patch:
         """Return how the ids change from the last turn's to those of this turn's whole text."""
@@ -318,6 +318,9 @@ class EmbeddedSession:
         if self._live is None:
             self._live = self._engine.ids_list() if self._answered else []
         return self._live
+
+    def _copy(self) -> list[int]:
+        return self._engine.ids_list() if self._live is None else self._live.copy()
 
     def _append(self, delta: str) -> Patch:
         started = self._begin()
