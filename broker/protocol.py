@@ -12,10 +12,10 @@ Request header            meaning                                              o
     dl   int              milliseconds left until the client gives up          all, optional
     tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids, restore
     fl   int              flags: 1 add_special_tokens, 2 split_special_tokens,
-                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full
+                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full, adopt
     ss   str              session id                                           session operations
-    rv   int              revision that the change builds on                   append, edit, fork
-    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork
+    rv   int              revision that the change builds on                   append, edit, fork, adopt
+    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork, adopt
     at   [int, int]       code points [start, stop) that an edit replaces      edit
     ns   str              id of the session that a fork makes                  fork
 
@@ -23,6 +23,9 @@ Reply header: v, rq (nil where the request's id could not be read), cd (code: 'o
 apply ms (message for people), ra (milliseconds to wait before a retry), rv, dg, at ([start, stop) of the ids that the
 body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers: name, sha256, status, reason, and
 demoted: since when, where it is), st (counters), lm (limits).
+
+`adopt` is between workers: one that leaves sends its sessions, each in a `handover` envelope, and the broker sends each
+to its next owner, whose session then stands at that very revision. A client that asks for it is refused.
 
 `restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
 reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.
@@ -114,8 +117,9 @@ class Operation(NamedTuple):
     optional: frozenset[str]
     #: Body frames, exactly.
     frames: int
-    #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session.
-    answered_by: Literal["broker", "any", "owner"]
+    #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session, 'heir' the one that takes
+    #: it over from a worker that leaves: no client asks for that.
+    answered_by: Literal["broker", "any", "owner", "heir"]
 
 
 _ALWAYS = frozenset({"v", "op", "rq"})
@@ -123,7 +127,7 @@ _EVERYWHERE = frozenset({"tn", "dl"})
 
 
 def _operation(
-    answered_by: Literal["broker", "any", "owner"], frames: int, required: str = "", optional: str = ""
+    answered_by: Literal["broker", "any", "owner", "heir"], frames: int, required: str = "", optional: str = ""
 ) -> Operation:
     return Operation(
         _ALWAYS | frozenset(required.split()), _EVERYWHERE | frozenset(optional.split()), frames, answered_by
@@ -146,6 +150,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "edit": _operation("owner", 1, "tk ss rv dg at"),
     "fork": _operation("owner", 0, "tk ss rv dg ns"),
     "close": _operation("owner", 0, "ss"),
+    "adopt": _operation("heir", 1, "tk ss rv dg", "fl"),
 }
 
 
@@ -523,13 +528,26 @@ class Demotion(NamedTuple):
 #: Bytes of a demotion's reason; longer ones are cut.
 REASON_MAX_BYTES: Final = 1024
 
-#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, disconnect, gone.
+#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, handover (an `adopt` follows it),
+#: disconnect, gone.
 #: Broker to worker: work, heartbeat, disconnect (not known here: say ready again), drain (finish, then go away).
 #: Verifier to broker: verdicts (its counters). Verifier or worker to broker: demote; the broker confirms it with
 #: demote, or with restore when it was lifted since. Broker to all: demote, restore.
 ENVELOPES: Final = frozenset(
     {
-        *("ready", "heartbeat", "credit", "sessions", "done", "leave", "disconnect", "gone", "work", "drain"),
+        *(
+            "ready",
+            "heartbeat",
+            "credit",
+            "sessions",
+            "done",
+            "leave",
+            "handover",
+            "disconnect",
+            "gone",
+            "work",
+            "drain",
+        ),
         *("verdicts", "demote", "restore"),
     }
 )

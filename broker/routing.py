@@ -6,6 +6,8 @@
 - A worker is never sent more requests or bytes than it gave credits for; queues are bounded; a full one answers 'busy'.
 - A tokenizer that gave a wrong answer is demoted: every worker is told to answer by the reference, also those that come
   later, until an operator restores it. Of a demotion and a restore the later counts, whoever still tells of the other.
+- A worker that leaves hands its sessions over: each is placed anew and sent to its next owner before its client asks
+  there; what the client has sent in full by then stays.
 - A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
   requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
 
@@ -20,7 +22,18 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from .protocol import BUSY, INTERNAL, OK, OPERATIONS, SHUTTING_DOWN, STALE, Demotion, Request, SessionKey
+from .protocol import (
+    BUSY,
+    INTERNAL,
+    OK,
+    OPERATIONS,
+    REQUEST_ID_BYTES,
+    SHUTTING_DOWN,
+    STALE,
+    Demotion,
+    Request,
+    SessionKey,
+)
 from .state import Answer, Instruction, Job, Limits, Send, Tell, Worker
 
 _NO_WORKER = "no worker is ready"
@@ -52,6 +65,7 @@ class Router:
                 "resent",
                 "retried",
                 "workers_lost",
+                "handed_over",
                 "refused",
                 "failed",
             ),
@@ -187,6 +201,25 @@ class Router:
         self._retire(worker)
         out = self._answer_queue(worker)
         return out if self.names else out + self._refuse_shared()
+
+    def on_handover(self, identity: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
+        """A leaving worker gives a session away: it is placed anew, unless its client was faster or nobody has room."""
+        worker = self.workers.get(identity)
+        if worker is None:
+            return [Tell(identity, "disconnect")]
+        worker.last_seen = now
+        key = request.key
+        if not worker.leaving or self.stopping or not self.names or key in self.sessions:
+            return []
+        number = self._next_number
+        request_id = number.to_bytes(REQUEST_ID_BYTES, "little")
+        job = Job(number, b"", request_id, request.op, key, None, size, now + self.limits.handover_s, payload)
+        heir = self._rendezvous(key)
+        if self._queue_is_full(len(heir.queue), heir.queue_bytes, job):
+            return []
+        self._next_number += 1
+        self.counters["handed_over"] += 1
+        return self._place_owned(job, now)
 
     def on_disconnect(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker says goodbye."""

@@ -216,8 +216,14 @@ class Service:
             self.router.counters["refused"] += 1
             self._reply(client, Reply(error.request_id, error.code, error.message))
             return
-        if protocol.OPERATIONS[request.op].answered_by == "broker":
+        answered_by = protocol.OPERATIONS[request.op].answered_by
+        if answered_by == "broker":
             self._reply(client, self._answer(request))
+            return
+        if answered_by == "heir":
+            self.router.counters["refused"] += 1
+            why = f"header key 'op' (operation): '{request.op}' is between workers"
+            self._reply(client, Reply(request.request_id, protocol.BAD_REQUEST, why))
             return
         request.body = ()  # what waits keeps its frames once
         self._perform(self.router.on_request(client, request, sum(map(len, sent)), sent, time.monotonic()))
@@ -249,6 +255,8 @@ class Service:
         self._to_client(client, protocol.pack_reply(reply))
 
     def _to_client(self, client: bytes, reply: Sequence[Buffer | zmq.Frame]) -> None:
+        if not client:
+            return  # nobody asked
         try:
             frames.send(self._front, [client, *reply])
         except zmq.ZMQError:
@@ -296,6 +304,8 @@ class Service:
             self._perform(router.on_demote(identity, envelope.demotions or ()))
         elif envelope.op == "verdicts":
             router.on_verdicts(identity, envelope.name, envelope.pid, envelope.stats)
+        elif envelope.op == "handover":
+            self._hand_over(identity, message[2:], now)
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
@@ -310,6 +320,17 @@ class Service:
             self._to_client(job.client, message[2:])
         if instructions:
             self._perform(instructions)
+
+    def _hand_over(self, identity: bytes, message: list[zmq.Frame], now: float) -> None:
+        sent: list[Any] = [frame.bytes if place == 0 else frame for place, frame in enumerate(message)]
+        try:
+            request = protocol.unpack_request(sent, self.settings.message_max_bytes)
+        except WireError as error:
+            log.warning("a session can't be handed over: %s", error)
+            return
+        if protocol.OPERATIONS[request.op].answered_by == "heir":
+            request.body = ()
+            self._perform(self.router.on_handover(identity, request, sum(map(len, sent)), sent, now))
 
     # -- instructions -----------------------------------------------------------------------------------------
 

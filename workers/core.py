@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +57,9 @@ class Limits(NamedTuple):
     text_bytes: int = protocol.MESSAGE_MAX_BYTES - protocol.HEADER_MAX_BYTES
     #: Largest request, in bytes over all its frames.
     message_bytes: int = protocol.MESSAGE_MAX_BYTES
+    #: Bytes of text that a leaving worker hands over, most recently used sessions first: its heirs encode them anew, a
+    #: third of a second in all.
+    handover_bytes: int = 32 * 1024 * 1024
     #: Replies kept per session: a client has one request of a session under way, so the last is enough; a few more
     #: serve clients that share a session.
     replies: int = 4
@@ -126,6 +129,7 @@ _COUNTERS = (
     "path_reference",
     "chars_encoded",
     "forks",
+    "adopted",
     "stale",
     "resent",
     "evicted",
@@ -269,6 +273,8 @@ class WorkerCore:
             return self._change(request)
         if op == "fork":
             return self._fork(request)
+        if op == "adopt":
+            return self._adopt(request), None
         if op == "close":
             self._drop(request.key)
             return Reply(request.request_id), None
@@ -332,10 +338,7 @@ class WorkerCore:
             # Sent again after its reply was lost: the state stays, or a continuation under way would find it stale.
             self._draw(request, tokenizer.sha256, request.flags, text)
             return self._patched(request, previous, engine.Splice(0, 0, previous.engine.ids())), previous
-        session = tokenizer.session(
-            add_special_tokens=bool(request.flags & ADD_SPECIAL_TOKENS),
-            split_special_tokens=bool(request.flags & SPLIT_SPECIAL_TOKENS),
-        )
+        session = _session(tokenizer, request.flags)
         session.reset(text)
         held = Held(
             session,
@@ -375,6 +378,46 @@ class WorkerCore:
         self.counters["forks"] += 1
         self._hold(request.new_key, twin)
         return Reply(request.request_id, revision=twin.revision, digest=twin.digest), twin
+
+    def _adopt(self, request: Request) -> Reply:
+        """Take a session over from a worker that leaves, at its revision, if there is room: it drives nobody out.
+
+        What is here under its id is older: the broker sends none whose client was here since.
+        """
+        reply = Reply(request.request_id)
+        tokenizer = self._tokenizer(request)
+        text = request.body[0]
+        self._check_text_size(request, len(text))
+        self._drop(request.key)
+        if len(self.sessions) >= self.limits.sessions:
+            return reply
+        session = _session(tokenizer, request.flags)
+        session.reset(text)
+        if self.session_bytes + session.memory_bytes > self.limits.session_bytes:
+            return reply
+        held = Held(session, tokenizer.sha256, request.flags, request.revision, request.digest, len(text))
+        self.sessions[request.key] = held
+        # The one before it was used later, and whatever else is here too.
+        self.sessions.move_to_end(request.key, last=False)
+        self._measure(request.key, held)
+        self.counters["adopted"] += 1
+        return reply
+
+    def parting(self) -> Iterator[list[Buffer]]:
+        """Yield an 'adopt' request for each session worth it, most recently used first, up to `handover_bytes`.
+
+        Those that the reference answers are left out: to encode them again would keep an heir for long.
+        """
+        left = self.limits.handover_bytes
+        for (tenant, name), held in reversed(self.sessions.items()):
+            if held.text_bytes > left or self._tokenizers[held.sha256].status != "native":
+                continue
+            text = held.engine.text().encode()
+            left -= len(text)
+            # Any id serves, since nobody waits for the reply; a digest has an id's length.
+            request = Request("adopt", held.digest, tenant, None, held.sha256, held.flags, name, body=[text])
+            request.revision, request.digest = held.revision, held.digest
+            yield protocol.pack_request(request)
 
     def _patched(self, request: Request, held: Held, splice: engine.Splice) -> Reply:
         path, chars_encoded = held.engine.work
@@ -573,6 +616,12 @@ def _completed(draft: Draft, reply: Reply) -> Sample:
     if sample.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
         sample.ids_start, sample.ids_stop = reply.start or 0, reply.stop or 0
     return sample
+
+
+def _session(tokenizer: engine.Tokenizer, flags: int) -> engine.Session:
+    return tokenizer.session(
+        add_special_tokens=bool(flags & ADD_SPECIAL_TOKENS), split_special_tokens=bool(flags & SPLIT_SPECIAL_TOKENS)
+    )
 
 
 def _encode(tokenizer: engine.Tokenizer, text: Buffer, flags: int) -> engine.Ids:

@@ -51,6 +51,8 @@ SESSIONS_PER_MESSAGE = 4096
 SEND_MS = 2000
 #: Milliseconds to wait, when leaving, for requests that the broker sent before it knew.
 LEAVE_MS = 50
+#: Seconds that handing sessions over may take.
+HANDOVER_S = 2.0
 #: Milliseconds to deliver what is left when closing.
 LINGER_MS = 500
 
@@ -297,12 +299,21 @@ class Shell:
         self._tell(Envelope("demote", demotions=[demotion]))
 
     def _leave(self) -> None:
-        """Ask for no more work, answer what is on its way, say goodbye. Without a broker there is nobody to tell."""
+        """Ask for no more work, answer what is on its way, hand the sessions over, say goodbye.
+
+        Without a broker there is nobody to tell.
+        """
         assert self._socket is not None
         try:
             self._socket.send(protocol.pack_envelope(Envelope("leave")), zmq.DONTWAIT)
             while self._socket.poll(LEAVE_MS):
                 self._receive(frames.receive(self._socket))
+            handover = protocol.pack_envelope(Envelope("handover"))
+            stop_by = time.monotonic() + HANDOVER_S
+            for message in self.core.parting():
+                frames.send(self._socket, [handover, *message], frames.WAIT)
+                if time.monotonic() > stop_by:
+                    break
             self._socket.send(protocol.pack_envelope(Envelope("disconnect")), zmq.DONTWAIT)
         except zmq.Again:
             return

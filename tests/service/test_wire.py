@@ -94,8 +94,9 @@ MALFORMED: dict[str, tuple[list[bytes], str, str]] = {
     "a header too large": ([header(ss="s" * 70_000), b"x"], "too_large", "the header frame has"),
 }
 
-#: Those that only a worker can refuse.
+#: Those that only a broker or a worker can refuse.
 MALFORMED_WITHIN: dict[str, tuple[list[bytes], str, str]] = {
+    "what only workers ask": ([header(op="adopt"), b"x"], "bad_request", "'adopt' is between workers"),
     "unknown tokenizer": ([encode_header(tk="nope"), b"x"], "unknown_tokenizer", "no tokenizer 'nope' here"),
     "invalid UTF-8": ([encode_header(), b"ab\xffcd"], "bad_request", "body: byte 2"),
     "cut-off UTF-8": ([encode_header(), "aé".encode()[:-1]], "bad_request", "body: byte 1"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tokseam.broker import protocol
-from tokseam.broker.protocol import Reply, Request
+from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
 from tokseam.workers.core import Limits, WorkerCore
@@ -125,6 +125,50 @@ def test_forks_share_and_part(tokenizer: engine.Tokenizer, reference: Reference)
     assert child.turns.ids == reference("a common start of mine")
     assert parent.turns.ids == reference("a common start of its own")
     assert parent.send("fork", **fields).code == "stale"
+
+
+def test_a_session_changes_hands(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    leaving, heir = WorkerCore({"ds": tokenizer}), WorkerCore({"ds": tokenizer})
+    near, other = Near(leaving, "s"), Near(leaving, "special", Turns(tokenizer.sha256, protocol.ADD_SPECIAL_TOKENS))
+    near.change(near.turns.plan_append("one two"))
+    near.change(near.turns.plan_edit(0, 3, "1"))
+    other.change(other.turns.plan_append("three"))
+    Near(heir, "s").send("full", tokenizer="ds", body=[b"an older state"])
+    for message in leaving.parting():
+        code, reply = heir.handle(message)
+        assert (code, len(reply)) == ("ok", 1)
+        heir.validate()
+    assert heir.counters["adopted"] == 2
+    for moved in (near, other):
+        moved.core = heir
+        assert moved.change(moved.turns.plan_append(" more")) == "append"
+    assert near.turns.ids == reference("1 two more")
+    wanted = tokenizer.encode("three more", add_special_tokens=True).tolist()
+    assert other.turns.ids == wanted
+    full = WorkerCore({"ds": tokenizer}, Limits(sessions=2))
+    Near(full, "own").change(Near(full, "own").turns.plan_append("its own"))
+    for message in leaving.parting():
+        assert full.handle(message)[0] == "ok"
+        full.validate()
+    assert list(full.sessions) == [("", "special"), ("", "own")]  # the latest, before what is its own
+    narrow = WorkerCore({"ds": tokenizer}, Limits(session_bytes=10))
+    assert narrow.handle(next(leaving.parting()))[0] == "ok"
+    assert (len(narrow.sessions), narrow.counters["evicted"]) == (0, 0)
+    damaged = [*next(leaving.parting())[:1], b"ab\xff"]
+    assert heir.handle(damaged)[0] == "bad_request"
+    heir.validate()
+
+
+def test_what_is_handed_over_is_bounded_and_the_latest(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer}, Limits(handover_bytes=25))
+    nears = {name: Near(core, name) for name in "abcd"}
+    for near in nears.values():
+        near.change(near.turns.plan_append("ten bytes!"))
+    nears["b"].change(nears["b"].turns.plan_append("."))
+    given = [protocol.unpack_request(message) for message in core.parting()]
+    assert [(one.op, one.session) for one in given] == [("adopt", "b"), ("adopt", "d")]
+    core.demote(Demotion(tokenizer.sha256, "planted", 1))
+    assert list(core.parting()) == []
 
 
 def test_the_books_follow_the_reply(tokenizer: engine.Tokenizer) -> None:
