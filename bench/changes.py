@@ -108,9 +108,10 @@ def _contest(
     wanted = subject.reference.ids(after)
     differs = {way.name: beds.check(way, subject, text, first) for way in ours}
     for peer in rivals:
-        marking.now(peer.name)
-        peers.compare(peer, text, wanted)  # the context is in its caches from here on
-        differs[peer.name] = peers.compare(peer, after, wanted)
+        with marking.at_work(peer.name):
+            peers.compare(peer, text, wanted)  # the context is in its caches from here on
+        with marking.at_work(peer.name):
+            differs[peer.name] = peers.compare(peer, after, wanted)
     taken: dict[str, list[Run]] = {}
     rounds = LONG_ROUNDS if job["long"] and delta == USUAL_DELTA else job["rounds"]
     for turn in range(TURNS):
@@ -125,13 +126,14 @@ def _contest(
                 peer = rivals[index]
                 if differs[peer.name].startswith("failed"):
                     continue
-                marking.now(peer.name)
                 try:
                     if peer.append is not None and job["kind"] == "append":
                         call = peer.append(text + step.filler, step.replacement)
                     else:
                         call = _full(peer, after)
-                    taken.setdefault(peer.name, []).append(timed(call)[0])
+                    with marking.at_work(peer.name):
+                        run, _ = timed(call)
+                    taken.setdefault(peer.name, []).append(run)
                 except Exception as error:
                     differs[peer.name] = f"failed: {type(error).__name__}: {error}"[:300]
     versions = {peer.name: {"version": peer.version, "form": peer.form} for peer in rivals}

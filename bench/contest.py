@@ -45,16 +45,16 @@ class Contest:
         wanted = self.subject.reference.ids(text)
         for one in self.standings:
             if not one.out:
-                marking.now(one.peer.name)
-                self._note(one, peers.compare(one.peer, text, wanted))
+                with marking.at_work(one.peer.name):
+                    self._note(one, peers.compare(one.peer, text, wanted))
 
     def feed(self, text: str) -> None:
         """Encode once with every peer, untimed and not compared: for what fills caches only."""
         for one in self.standings:
             if not one.out:
-                marking.now(one.peer.name)
                 try:
-                    one.peer.encode(text)
+                    with marking.at_work(one.peer.name):
+                        one.peer.encode(text)
                 except Exception as error:
                     self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
 
@@ -67,9 +67,9 @@ class Contest:
                     one = self.standings[index]
                     if one.out:
                         continue
-                    marking.now(one.peer.name)
                     try:
-                        run, result = timed(lambda one=one: one.peer.encode(text))  # type: ignore[misc]
+                        with marking.at_work(one.peer.name):
+                            run, result = timed(lambda one=one: one.peer.encode(text))  # type: ignore[misc]
                     except Exception as error:
                         self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
                         continue

@@ -42,7 +42,7 @@ def start(case: str, job: Job, limit_s: float = LIMIT_S) -> list[Row]:
             guilty = mark.read_text() if mark.is_file() else ""
         if guilty not in job.get("peers", ()) or guilty in without:
             raise JobError(f"{case} {job}: {why}")
-        without[guilty] = f"it took the process down: {why.splitlines()[0]}, {why.splitlines()[-1]}"[:300]
+        without[guilty] = why.splitlines()[0]
 
 
 def _run(case: str, job: Job, answer: Path, mark: Path, limit_s: float) -> str:
@@ -61,10 +61,10 @@ def _run(case: str, job: Job, answer: Path, mark: Path, limit_s: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"no end within {limit_s:.0f} s"
+        return f"the job did not end within {limit_s:.0f} s"
     if done.returncode == 0 and answer.is_file():
         return ""
-    return f"exit code {done.returncode}\n{done.stderr[-2_000:]}"
+    return f"{marking.in_words(done.returncode)}\n{done.stderr[-2_000:]}"
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.table import Table
 
-from .. import marking, records
+from .. import records
 from ..case import Job, Options, Row
 from ..peers import NAMES, OURS, QUICK
 
@@ -54,7 +54,6 @@ def jobs(options: Options) -> list[Job]:
 
 def run(job: Job) -> list[Row]:
     name = job["peers"][0]
-    marking.now(name)
     with tempfile.TemporaryDirectory(prefix="bench-load-") as folder:
         if job["many"]:
             return _many(job, name, Path(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tokseam.scripts import tokenizer_catalogue
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from bench import job, peers, process_memory, report, subjects
+from bench import job, marking, peers, process_memory, report, subjects
 from bench.case import Options
 from bench.cases import append, edit, fresh, hostile, load, memory
 
@@ -35,6 +36,22 @@ def test_a_peer_that_takes_the_process_down_is_left_out(monkeypatch: pytest.Monk
     assert job.start("fresh", {"peers": ["tokie", "kitoken"]}) == [{"fine": True}]
     assert given[0] == {}
     assert "exit code -11" in given[1]["kitoken"]
+
+
+def test_a_call_without_an_end_is_ended_and_named(tmp_path: Path) -> None:
+    """The real thing: a child whose call sleeps is ended by its own alarm, and the mark names who was at work."""
+    mark = tmp_path / "mark"
+    program = (
+        "import sys, time; from pathlib import Path; from bench import marking; marking.CALL_LIMIT_S = 0.2; "
+        "marking.to(Path(sys.argv[1]))\n"
+        "with marking.at_work('quick'): pass\n"
+        "time.sleep(0.4)\n"
+        "with marking.at_work('slow'): time.sleep(60)"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", program, str(mark)], cwd=root, check=False, timeout=30)
+    assert mark.read_text() == "slow"
+    assert "no answer within" in marking.in_words(done.returncode)
 
 
 def test_a_job_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
