@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ class Options:
     long: bool = False
     texts: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    cores: tuple[int, ...] = ()
 
 
 class Case(Protocol):

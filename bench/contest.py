@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import peers
+from . import marking, peers
 from .peers import Loaded, Missing
 from .subjects import Subject
 from .timing import Run, Sample, in_turn, quiet, timed
@@ -26,9 +26,16 @@ class Standing:
 class Contest:
     """The peers that could be loaded for a tokenizer, those that couldn't, and their runs."""
 
-    def __init__(self, subject: Subject, names: Sequence[str], threads: int = 1) -> None:
+    def __init__(
+        self, subject: Subject, names: Sequence[str], threads: int = 1, without: dict[str, str] | None = None
+    ) -> None:
+        """`without`: peers that are left out, each with the reason (it broke an earlier process, say)."""
         self.subject = subject
-        ready, missing = peers.load_all(names, subject, threads)
+        ready, missing = peers.load_all([name for name in names if name not in (without or {})], subject, threads)
+        ours = next((one for one in missing if one.name == peers.OURS), None)
+        if ours is not None and threads == 1:
+            raise RuntimeError(f"without ours there is nothing to compare: {ours.reason}")
+        missing += [Missing(name, reason) for name, reason in (without or {}).items()]
         self.standings = [Standing(peer) for peer in ready]
         self.missing: list[Missing] = missing
         self._rounds = 0
@@ -38,14 +45,16 @@ class Contest:
         wanted = self.subject.reference.ids(text)
         for one in self.standings:
             if not one.out:
-                self._note(one, peers.compare(one.peer, text, wanted))
+                with marking.at_work(one.peer.name):
+                    self._note(one, peers.compare(one.peer, text, wanted))
 
     def feed(self, text: str) -> None:
         """Encode once with every peer, untimed and not compared: for what fills caches only."""
         for one in self.standings:
             if not one.out:
                 try:
-                    one.peer.encode(text)
+                    with marking.at_work(one.peer.name):
+                        one.peer.encode(text)
                 except Exception as error:
                     self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
 
@@ -59,7 +68,8 @@ class Contest:
                     if one.out:
                         continue
                     try:
-                        run, result = timed(lambda one=one: one.peer.encode(text))  # type: ignore[misc]
+                        with marking.at_work(one.peer.name):
+                            run, result = timed(lambda one=one: one.peer.encode(text))  # type: ignore[misc]
                     except Exception as error:
                         self._note(one, f"failed: {type(error).__name__}: {error}"[:300])
                         continue
@@ -71,6 +81,13 @@ class Contest:
             if one.peer.name in last:
                 self._note(one, peers.difference(one.peer.ids(last[one.peer.name]), wanted))
         return len(wanted)
+
+    def leave_out_slow(self, column: str, limit_us: float) -> None:
+        """Ask no more whoever needed more than `limit_us` in a column."""
+        for one in self.standings:
+            runs = one.runs.get(column)
+            if runs and Sample.of(runs).p50 > limit_us:
+                one.out = True
 
     def result(self, column: str) -> dict[str, Any]:
         """Return the peers' samples of a column, as a row's `peers`; who took no part stands there with a reason."""

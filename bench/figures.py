@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from .peers import OURS
 #: One colour a peer in every figure, ours the darkest.
 COLOURS = {
     OURS: "#0b3d66",
+    f"{OURS} list": "#2f6f9f",
+    f"{OURS} whole turn": "#2f6f9f",
+    f"{OURS} broker": "#5e9cc9",
+    f"{OURS} broker list": "#9cc4e0",
+    f"{OURS} broker whole turn": "#9cc4e0",
     "fastokens": "#e07a1f",
     "gigatoken": "#2a9d5c",
     "toktier": "#b3292e",
@@ -25,12 +31,9 @@ COLOURS = {
 
 
 def _plot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    # By name, so that types are checked where it is not installed.
+    import_module("matplotlib").use("Agg")
+    return import_module("matplotlib.pyplot")
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
@@ -63,6 +66,50 @@ def throughput(stem: Path, title: str, rows: list[Row], columns: Sequence[str]) 
     return save(figure, stem)
 
 
+def growth(stem: Path, title: str, rows: list[Row]) -> list[Path]:
+    """Draw nanoseconds a byte over the size, a panel for each kind of text: flat is linear."""
+    kinds = list(dict.fromkeys(row["text"] for row in rows))
+    if not kinds:
+        return []
+    across = min(4, len(kinds))
+    down = -(-len(kinds) // across)
+    figure, axes = _plot().subplots(down, across, figsize=(4 * across, 3 * down), squeeze=False, sharey=True)
+    for axis, kind in zip(axes.flat, kinds, strict=False):
+        lines_by_peer(
+            axis, [row for row in rows if row["text"] == kind], "chars", lambda row, us: 1e3 * us / row["bytes"]
+        )
+        axis.set_title(kind, fontsize=9)
+        axis.set_ylabel("ns a byte", fontsize=8)
+        axis.set_xlabel("characters", fontsize=8)
+    for axis in list(axes.flat)[len(kinds) :]:
+        axis.set_visible(False)
+    legend(figure, axes)
+    figure.suptitle(title, y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
+def by_context(stem: Path, title: str, rows: list[Row]) -> list[Path]:
+    """Draw microseconds over the context, a panel for each size of change."""
+    deltas = sorted({row["delta"] for row in rows})
+    if not deltas:
+        return []
+    across = min(3, len(deltas))
+    down = -(-len(deltas) // across)
+    figure, axes = _plot().subplots(down, across, figsize=(4.4 * across, 3.2 * down), squeeze=False, sharey=True)
+    for axis, delta in zip(axes.flat, deltas, strict=False):
+        lines_by_peer(axis, [row for row in rows if row["delta"] == delta], "chars", lambda _row, us: us)
+        axis.set_title(f"{delta:,} characters", fontsize=9)
+        axis.set_ylabel("microseconds", fontsize=8)
+        axis.set_xlabel("context, characters", fontsize=8)
+    for axis in list(axes.flat)[len(deltas) :]:
+        axis.set_visible(False)
+    legend(figure, axes)
+    figure.suptitle(title, y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
 def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
     """Draw one line a peer over `key`; a peer whose ids differ is dotted."""
     for name in dict.fromkeys(name for row in rows for name in row["peers"]):
@@ -77,13 +124,17 @@ def lines_by_peer(axis: Any, rows: list[Row], key: str, value: Any) -> None:
                 *zip(*points, strict=True),
                 marker="o",
                 markersize=3,
-                linewidth=2 if name == OURS else 1,
+                linewidth=2 if name.startswith(OURS) else 1,
                 linestyle=":" if differs else "-",
                 color=COLOURS.get(name, "#000000"),
                 label=name + (" (ids differ)" if differs else ""),
             )
     axis.set_xscale("log")
     axis.set_yscale("log")
+    # Between the decades, ticks without numbers: these run into one another.
+    nothing = import_module("matplotlib.ticker").NullFormatter()
+    axis.xaxis.set_minor_formatter(nothing)
+    axis.yaxis.set_minor_formatter(nothing)
     axis.grid(True, alpha=0.3)
     axis.tick_params(labelsize=8)
 
@@ -95,3 +146,57 @@ def legend(figure: Any, axes: Any) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     figure.legend(found.values(), found.keys(), loc="upper center", ncol=5, fontsize=8, bbox_to_anchor=(0.5, 0.0))
+
+
+def load_bars(stem: Path, bars: list[tuple[str, str, float, float]]) -> list[Path]:
+    """Draw milliseconds and mebibytes (PSS) to the first id: (library, tokenizer, milliseconds, mebibytes)."""
+    if not bars:
+        return []
+    tokenizers = list(dict.fromkeys(tokenizer for _, tokenizer, _, _ in bars))
+    libraries = list(dict.fromkeys(library for library, _, _, _ in bars))
+    figure, axes = _plot().subplots(1, 2, figsize=(13, 4))
+    for axis, column, unit in ((axes[0], 2, "ms"), (axes[1], 3, "MiB (PSS)")):
+        for number, library in enumerate(libraries):
+            heights = {bar[1]: bar[column] for bar in bars if bar[0] == library}
+            at = [place + number / (len(libraries) + 1) for place, name in enumerate(tokenizers) if name in heights]
+            colour = COLOURS.get(library.split(" ")[0], "#000000")
+            axis.bar(
+                at,
+                [heights[name] for name in tokenizers if name in heights],
+                width=1 / (len(libraries) + 1),
+                color=colour,
+                alpha=0.6 if library.endswith("cold") else 1,
+                label=library,
+            )
+        axis.set_xticks([place + 0.4 for place in range(len(tokenizers))], tokenizers, fontsize=8)
+        axis.set_ylabel(unit)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper center", ncol=6, fontsize=8, bbox_to_anchor=(0.5, 0.0))
+    figure.suptitle("From tokenizer.json to the first id in a fresh process", y=1.0)
+    figure.tight_layout()
+    return save(figure, stem)
+
+
+def memory_lines(stem: Path, rows: list[Row]) -> list[Path]:
+    """Draw bytes a token of a growing session: the engine's count, and the growth of the process."""
+    if not rows:
+        return []
+    figure, axis = _plot().subplots(figsize=(6, 4))
+    for tokenizer in dict.fromkeys(row["tokenizer"] for row in rows):
+        mine = [row for row in rows if row["tokenizer"] == tokenizer]
+        tokens = [row["tokens"] for row in mine]
+        (line,) = axis.plot(tokens, [row["session_bytes"] / row["tokens"] for row in mine], marker="o", label=tokenizer)
+        axis.plot(
+            tokens,
+            [row["rss_more_bytes"] / row["tokens"] for row in mine],
+            linestyle=":",
+            color=line.get_color(),
+            label=f"{tokenizer}, growth of RSS",
+        )
+    axis.set_xscale("log")
+    axis.set_xlabel("tokens in the session")
+    axis.set_ylabel("bytes a token")
+    axis.set_ylim(bottom=0)
+    axis.grid(True, alpha=0.3)
+    axis.legend(fontsize=8)
+    return save(figure, stem)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .subjects import Subject
+# What this module imports counts in the case `load`: no more than it needs.
+if TYPE_CHECKING:
+    from .subjects import Subject
 
 Encode = Callable[[str], Any]
 ToIds = Callable[[Any], Any]
@@ -37,6 +37,9 @@ class Loaded:
     ids: ToIds
     #: What `encode` returns, for the record.
     form: str
+    #: Where a peer has sessions: given a text and a delta, it opens a session at the text, untimed, and returns the
+    #: append to be timed.
+    append: Callable[[str, str], Callable[[], Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,26 @@ def _wordchipper(subject: Subject, threads: int) -> tuple[Encode, ToIds, str]:
     return wordchipper.Tokenizer.from_pretrained(known[subject.name]).encode, _same, "list"
 
 
+class _Toktier:
+    """toktier, whole or by its sessions."""
+
+    def __init__(self, tokenizer: Any, threads: int) -> None:
+        self._tokenizer = tokenizer
+        self._options: dict[str, Any] = {"lookup": "off"} if threads == 1 else {"parallel": threads}
+
+    def __call__(self, text: str) -> Any:
+        return self._tokenizer.encode(text, **self._options)
+
+    def append(self, text: str, delta: str) -> Callable[[], Any]:
+        # Leaving the context does nothing to a session, so it need not be kept.
+        with self._tokenizer.session(text=text) as session:
+            return lambda: session.append_patch(delta)
+
+
 def _toktier(subject: Subject, threads: int) -> tuple[Encode, ToIds, str]:
     from .toktier_store import load
 
-    tokenizer = load(subject)
-    if threads == 1:
-        return lambda text: tokenizer.encode(text, lookup="off"), lambda result: result.ids, "Encoding"
-    return lambda text: tokenizer.encode(text, parallel=threads), lambda result: result.ids, "Encoding"
+    return _Toktier(load(subject), threads), _ids_of, "Encoding"
 
 
 _LOADERS: dict[str, tuple[str, Callable[[Subject, int], tuple[Encode, ToIds, str]]]] = {
@@ -190,7 +206,7 @@ def load(name: str, subject: Subject, threads: int = 1) -> Loaded | Missing:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return Missing(name, f"cannot load {subject.name}: {type(error).__name__}: {error}"[:300])
-    return Loaded(name, found, encode, ids, form)
+    return Loaded(name, found, encode, ids, form, getattr(encode, "append", None))
 
 
 def load_all(names: Sequence[str], subject: Subject, threads: int = 1) -> tuple[list[Loaded], list[Missing]]:
@@ -208,6 +224,8 @@ def load_all(names: Sequence[str], subject: Subject, threads: int = 1) -> tuple[
 
 def difference(found: Any, wanted: Any) -> str:
     """Return '' for equal ids, else where the first difference is."""
+    import numpy as np
+
     left, right = np.asarray(found, dtype=np.int64), np.asarray(wanted, dtype=np.int64)
     if len(left) == len(right) and bool((left == right).all()):
         return ""

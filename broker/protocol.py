@@ -12,10 +12,10 @@ Request header            meaning                                              o
     dl   int              milliseconds left until the client gives up          all, optional
     tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids, restore
     fl   int              flags: 1 add_special_tokens, 2 split_special_tokens,
-                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full
+                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full, adopt
     ss   str              session id                                           session operations
-    rv   int              revision that the change builds on                   append, edit, fork
-    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork
+    rv   int              revision that the change builds on                   append, edit, fork, adopt
+    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork, adopt
     at   [int, int]       code points [start, stop) that an edit replaces      edit
     ns   str              id of the session that a fork makes                  fork
 
@@ -23,6 +23,9 @@ Reply header: v, rq (nil where the request's id could not be read), cd (code: 'o
 apply ms (message for people), ra (milliseconds to wait before a retry), rv, dg, at ([start, stop) of the ids that the
 body replaces), pa (path), ch (code points encoded), n (a count), tz (tokenizers: name, sha256, status, reason, and
 demoted: since when, where it is), st (counters), lm (limits).
+
+`adopt` is between workers: one that leaves sends its sessions, each in a `handover` envelope, and the broker sends each
+to its next owner, whose session then stands at that very revision. A client that asks for it is refused.
 
 `restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
 reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.
@@ -61,6 +64,8 @@ TOKENIZER_MAX_BYTES: Final = 128
 #: Bytes. All keys at their limits are under 1,024; 64 times that, so that a field which is too long is named, with the
 #: request's id, while parsing a header stays well under a millisecond.
 HEADER_MAX_BYTES: Final = 64 * 1024
+#: Up to here a header is read the quick way; one of ours with ids of 64 characters has 300.
+_QUICK_HEADER_BYTES: Final = 1024
 #: Header, lengths, text: no request has more.
 FRAMES_MAX: Final = 3
 #: Bytes of a whole request by default: 64 MiB, that is 16 M characters of 4 bytes, or the longest session that can be
@@ -112,8 +117,9 @@ class Operation(NamedTuple):
     optional: frozenset[str]
     #: Body frames, exactly.
     frames: int
-    #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session.
-    answered_by: Literal["broker", "any", "owner"]
+    #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session, 'heir' the one that takes
+    #: it over from a worker that leaves: no client asks for that.
+    answered_by: Literal["broker", "any", "owner", "heir"]
 
 
 _ALWAYS = frozenset({"v", "op", "rq"})
@@ -121,7 +127,7 @@ _EVERYWHERE = frozenset({"tn", "dl"})
 
 
 def _operation(
-    answered_by: Literal["broker", "any", "owner"], frames: int, required: str = "", optional: str = ""
+    answered_by: Literal["broker", "any", "owner", "heir"], frames: int, required: str = "", optional: str = ""
 ) -> Operation:
     return Operation(
         _ALWAYS | frozenset(required.split()), _EVERYWHERE | frozenset(optional.split()), frames, answered_by
@@ -144,6 +150,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "edit": _operation("owner", 1, "tk ss rv dg at"),
     "fork": _operation("owner", 0, "tk ss rv dg ns"),
     "close": _operation("owner", 0, "ss"),
+    "adopt": _operation("heir", 1, "tk ss rv dg", "fl"),
 }
 
 
@@ -276,6 +283,76 @@ def unpack_request(frames: Sequence[Buffer], message_max_bytes: int = MESSAGE_MA
 
     Raises WireError, which names the place. Sizes are checked before anything is parsed.
     """
+    return _read_quickly(frames, message_max_bytes) or _read_closely(frames, message_max_bytes)
+
+
+def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request | None:
+    """Read a request that is right in every point and written as `pack_request` does it; None for all others.
+
+    The same rules as in FIELDS and OPERATIONS, without their words: the close reading finds those. Each message is read
+    twice on its way, so this is most of what the wire costs.
+    """
+    try:
+        if len(frames[0]) > _QUICK_HEADER_BYTES:
+            return None
+        header = msgpack.unpackb(frames[0])
+        op = header["op"]
+        operation = _SHAPES[tuple(header)][op]
+        request_id = header["rq"]
+        version = header["v"]
+        if not (type(version) is int and version == VERSION):
+            return None
+        if not (type(request_id) is bytes and len(request_id) == REQUEST_ID_BYTES):
+            return None
+        if len(frames) != operation.frames + 1 or sum(map(len, frames)) > message_max_bytes:
+            return None
+        get = header.get
+        request = Request(op, request_id, get("tn", ""), get("dl"), get("tk", ""), get("fl", 0), get("ss", ""))
+        budget_ms = request.budget_ms
+        if not (
+            # A code point has at most four bytes, and this is the quick way: texts that may be too long take the other.
+            type(request.tenant) is str
+            and len(request.tenant) <= TENANT_MAX_BYTES // 4
+            and ("dl" not in header if budget_ms is None else type(budget_ms) is int and 0 <= budget_ms <= 2**31)
+            and type(request.flags) is int
+            and 0 <= request.flags <= FLAGS_ALL
+        ):
+            return None
+        required = operation.required
+        if "tk" in required:
+            tokenizer = request.tokenizer
+            if not (type(tokenizer) is str and 0 < len(tokenizer) <= TOKENIZER_MAX_BYTES and tokenizer.isascii()):
+                return None
+        if "ss" in required:
+            session = request.session
+            if not (type(session) is str and 0 < len(session) <= SESSION_ID_MAX_BYTES // 4):
+                return None
+            if "rv" in required:
+                revision, digest = header["rv"], header["dg"]
+                if not (type(revision) is int and 0 <= revision < 2**63):
+                    return None
+                if not (type(digest) is bytes and len(digest) == DIGEST_BYTES):
+                    return None
+                request.revision, request.digest = revision, digest
+                if "at" in required:
+                    if type(header["at"]) is not list:
+                        return None
+                    start, stop = header["at"]
+                    if not (type(start) is int and type(stop) is int and 0 <= start <= stop):
+                        return None
+                    request.start, request.stop = start, stop
+                elif "ns" in required:
+                    new_session = header["ns"]
+                    if not (type(new_session) is str and 0 < len(new_session) <= SESSION_ID_MAX_BYTES // 4):
+                        return None
+                    request.new_session = new_session
+        request.body = frames[1:]
+        return request
+    except Exception:  # whatever it is, the close reading says it in words
+        return None
+
+
+def _read_closely(frames: Sequence[Buffer], message_max_bytes: int) -> Request:
     header, request_id = _read_header(frames, message_max_bytes)
     for key, (name, check) in FIELDS.items():
         if key in header:
@@ -314,6 +391,21 @@ def unpack_request(frames: Sequence[Buffer], message_max_bytes: int = MESSAGE_MA
         header.get("ns", ""),
         frames[1:],
     )
+
+
+def _shapes() -> dict[tuple[str, ...], dict[str, Operation]]:
+    """Return, for every order of keys in which `pack_request` writes a header, the operations that have it."""
+    shapes: dict[tuple[str, ...], dict[str, Operation]] = {}
+    for op, operation in OPERATIONS.items():
+        optional = sorted(operation.optional)
+        for chosen in range(2 ** len(optional)):
+            keys = operation.required | {key for place, key in enumerate(optional) if chosen >> place & 1}
+            shape = tuple(key for key in FIELDS if key in keys)
+            shapes.setdefault(shape, {})[op] = operation
+    return shapes
+
+
+_SHAPES: Final = _shapes()
 
 
 def _read_header(frames: Sequence[Buffer], message_max_bytes: int) -> tuple[dict[str, Any], bytes | None]:
@@ -363,29 +455,29 @@ class Reply:
     body: Sequence[Buffer] = field(default=())
 
 
-#: Reply keys that stand for one attribute each; 'at' holds two.
-_REPLY_KEYS: Final = {
-    "ra": "retry_after_ms",
-    "rv": "revision",
-    "dg": "digest",
-    "pa": "path",
-    "ch": "chars_encoded",
-    "n": "count",
-    "tz": "tokenizers",
-    "st": "stats",
-    "lm": "limits",
-}
-
-
 def pack_reply(reply: Reply) -> list[Buffer]:
     """Return the frames of a reply: header, then its body."""
     header: dict[str, Any] = {"v": VERSION, "rq": reply.request_id, "cd": reply.code}
     if reply.message:
         header["ms"] = reply.message
-    for key, attribute in _REPLY_KEYS.items():
-        value = getattr(reply, attribute)
-        if value is not None:
-            header[key] = value
+    if reply.retry_after_ms is not None:
+        header["ra"] = reply.retry_after_ms
+    if reply.revision is not None:
+        header["rv"] = reply.revision
+    if reply.digest is not None:
+        header["dg"] = reply.digest
+    if reply.path is not None:
+        header["pa"] = reply.path
+    if reply.chars_encoded is not None:
+        header["ch"] = reply.chars_encoded
+    if reply.count is not None:
+        header["n"] = reply.count
+    if reply.tokenizers is not None:
+        header["tz"] = reply.tokenizers
+    if reply.stats is not None:
+        header["st"] = reply.stats
+    if reply.limits is not None:
+        header["lm"] = reply.limits
     if reply.start is not None:
         header["at"] = [reply.start, reply.stop]
     return [msgpack.packb(header), *reply.body]
@@ -394,17 +486,33 @@ def pack_reply(reply: Reply) -> list[Buffer]:
 def unpack_reply(frames: Sequence[Buffer]) -> Reply:
     """Read a reply. Raises WireError('internal') when a broker of another version or no broker at all answered."""
     try:
-        header = msgpack.unpackb(frames[0], raw=False)
+        header = msgpack.unpackb(frames[0])
         if header["v"] != VERSION:
             raise WireError(INTERNAL, f"the broker speaks protocol version {header['v']!r:.40}, this is {VERSION}")
-        start, stop = header.get("at", (None, None))
-        reply = Reply(header["rq"], header["cd"], header.get("ms", ""), start=start, stop=stop, body=frames[1:])
-        for key, attribute in _REPLY_KEYS.items():
-            if key in header:
-                setattr(reply, attribute, header[key])
+        get = header.get
+        start, stop = get("at", _NO_RANGE)
+        return Reply(
+            header["rq"],
+            header["cd"],
+            get("ms", ""),
+            get("ra"),
+            get("rv"),
+            get("dg"),
+            start,
+            stop,
+            get("pa"),
+            get("ch"),
+            get("n"),
+            get("tz"),
+            get("st"),
+            get("lm"),
+            frames[1:],
+        )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise WireError(INTERNAL, f"what the endpoint answered is not a reply: {error!r}") from None
-    return reply
+
+
+_NO_RANGE: Final = (None, None)
 
 
 class Demotion(NamedTuple):
@@ -420,13 +528,26 @@ class Demotion(NamedTuple):
 #: Bytes of a demotion's reason; longer ones are cut.
 REASON_MAX_BYTES: Final = 1024
 
-#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, disconnect, gone.
+#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, handover (an `adopt` follows it),
+#: disconnect, gone.
 #: Broker to worker: work, heartbeat, disconnect (not known here: say ready again), drain (finish, then go away).
 #: Verifier to broker: verdicts (its counters). Verifier or worker to broker: demote; the broker confirms it with
 #: demote, or with restore when it was lifted since. Broker to all: demote, restore.
 ENVELOPES: Final = frozenset(
     {
-        *("ready", "heartbeat", "credit", "sessions", "done", "leave", "disconnect", "gone", "work", "drain"),
+        *(
+            "ready",
+            "heartbeat",
+            "credit",
+            "sessions",
+            "done",
+            "leave",
+            "handover",
+            "disconnect",
+            "gone",
+            "work",
+            "drain",
+        ),
         *("verdicts", "demote", "restore"),
     }
 )
@@ -482,6 +603,45 @@ def pack_envelope(envelope: Envelope) -> bytes:
     return packed
 
 
+#: All but the last bytes of the two envelopes that every request pays for: a job's number follows.
+_WORK: Final = msgpack.packb({"v": VERSION, "op": "work", "jb": 0})[:-1]
+_DONE: Final = msgpack.packb({"v": VERSION, "op": "done", "jb": 0})[:-1]
+
+
+def pack_work(job: int) -> bytes:
+    """Return the envelope around a request on its way to a worker."""
+    packed: bytes = _WORK + msgpack.packb(job)
+    return packed
+
+
+def pack_done(job: int, code: str) -> bytes:
+    """Return the envelope around a reply on its way to the broker."""
+    if code != OK:
+        return pack_envelope(Envelope("done", job=job, code=code))
+    packed: bytes = _DONE + msgpack.packb(job)
+    return packed
+
+
+def work_job(frame: Buffer) -> int | None:
+    """Return the job of an envelope made by `pack_work`; None for any other, which `unpack_envelope` reads."""
+    return _job_behind(_WORK, frame)
+
+
+def done_job(frame: Buffer) -> int | None:
+    """Return the job of an envelope made by `pack_done` with 'ok'; None for any other."""
+    return _job_behind(_DONE, frame)
+
+
+def _job_behind(beginning: bytes, frame: Buffer) -> int | None:
+    if type(frame) is not bytes or not frame.startswith(beginning):
+        return None
+    try:
+        job = msgpack.unpackb(frame[len(beginning) :])
+    except (ValueError, msgpack.exceptions.UnpackException):
+        return None
+    return job if type(job) is int else None
+
+
 def unpack_envelope(frame: Buffer) -> Envelope:
     """Read an envelope. Raises WireError for anything that is none: a stranger is on the workers' socket."""
     try:
@@ -523,8 +683,8 @@ def digest_change(previous: bytes, op: str, start: int, stop: int, payload: Buff
     Equal digests mean equal histories and so equal texts; equal texts reached in different ways differ, which costs
     a resend and is never wrong.
     """
-    state = hashlib.blake2b(previous, digest_size=DIGEST_BYTES)
-    state.update(op.encode() + b"\0" + start.to_bytes(8, "little") + stop.to_bytes(8, "little"))
+    place = start.to_bytes(8, "little") + stop.to_bytes(8, "little")
+    state = hashlib.blake2b(previous + op.encode() + b"\0" + place, digest_size=DIGEST_BYTES)
     state.update(payload)
     return state.digest()
 

@@ -6,6 +6,8 @@
 - A worker is never sent more requests or bytes than it gave credits for; queues are bounded; a full one answers 'busy'.
 - A tokenizer that gave a wrong answer is demoted: every worker is told to answer by the reference, also those that come
   later, until an operator restores it. Of a demotion and a restore the later counts, whoever still tells of the other.
+- A worker that leaves hands its sessions over: each is placed anew and sent to its next owner before its client asks
+  there; what the client has sent in full by then stays.
 - A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
   requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
 
@@ -20,7 +22,18 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from .protocol import BUSY, INTERNAL, OK, OPERATIONS, SHUTTING_DOWN, STALE, Demotion, Request, SessionKey
+from .protocol import (
+    BUSY,
+    INTERNAL,
+    OK,
+    OPERATIONS,
+    REQUEST_ID_BYTES,
+    SHUTTING_DOWN,
+    STALE,
+    Demotion,
+    Request,
+    SessionKey,
+)
 from .state import Answer, Instruction, Job, Limits, Send, Tell, Worker
 
 _NO_WORKER = "no worker is ready"
@@ -52,6 +65,7 @@ class Router:
                 "resent",
                 "retried",
                 "workers_lost",
+                "handed_over",
                 "refused",
                 "failed",
             ),
@@ -176,7 +190,7 @@ class Router:
             self._forget(job.key)
         elif code == OK and job.fork_key is not None and not worker.leaving:
             self._assign(job.fork_key, worker)
-        return job, self._dispatch(worker, now)
+        return job, self._dispatch(worker, now) if worker.queue or self.shared else []
 
     def on_leave(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker wants no more work: what waits for it is placed elsewhere, what it was sent it will answer."""
@@ -187,6 +201,25 @@ class Router:
         self._retire(worker)
         out = self._answer_queue(worker)
         return out if self.names else out + self._refuse_shared()
+
+    def on_handover(self, identity: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
+        """A leaving worker gives a session away: it is placed anew, unless its client was faster or nobody has room."""
+        worker = self.workers.get(identity)
+        if worker is None:
+            return [Tell(identity, "disconnect")]
+        worker.last_seen = now
+        key = request.key
+        if not worker.leaving or self.stopping or not self.names or key in self.sessions:
+            return []
+        number = self._next_number
+        request_id = number.to_bytes(REQUEST_ID_BYTES, "little")
+        job = Job(number, b"", request_id, request.op, key, None, size, now + self.limits.handover_s, payload)
+        heir = self._rendezvous(key)
+        if self._queue_is_full(len(heir.queue), heir.queue_bytes, job):
+            return []
+        self._next_number += 1
+        self.counters["handed_over"] += 1
+        return self._place_owned(job, now)
 
     def on_disconnect(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker says goodbye."""
@@ -351,13 +384,15 @@ class Router:
         assert job.key is not None
         placed = self.sessions.get(job.key)
         worker = self.workers[placed] if placed is not None else self._rendezvous(job.key)
+        if not worker.queue and not self.shared and self._has_credit(worker, job):
+            # Nothing waits that is older: it goes at once, and takes no room in a queue.
+            self._place(job.key, placed, worker)
+            self.open[job.client, job.request_id] = job
+            return [self._send(worker, job, now)]
         if self._queue_is_full(len(worker.queue), worker.queue_bytes, job):
             wait = int(1000 * worker.seconds_per_job * (len(worker.queue) + len(worker.sent)))
             return [self._busy(job, f"the queue of worker {worker.name} is full", wait)]
-        if placed is None:
-            self._assign(job.key, worker)
-        else:
-            self.sessions.move_to_end(job.key)
+        self._place(job.key, placed, worker)
         self.open[job.client, job.request_id] = job
         worker.queue.append(job)
         worker.queue_bytes += job.size
@@ -396,6 +431,12 @@ class Router:
             return hashlib.blake2b(name.encode() + b"\0" + packed, digest_size=8).digest()
 
         return self.workers[self.names[max(self.names, key=score)]]
+
+    def _place(self, key: SessionKey, placed: bytes | None, worker: Worker) -> None:
+        if placed is None:
+            self._assign(key, worker)
+        else:
+            self.sessions.move_to_end(key)
 
     def _assign(self, key: SessionKey, worker: Worker) -> None:
         self._forget(key)
@@ -436,15 +477,18 @@ class Router:
                 shared_moved = True
             if self._expire(job, now):
                 continue
-            job.sent_at = now
-            worker.sent[job.number] = job
-            worker.sent_bytes += job.size
-            out.append(Send(worker.identity, job))
+            out.append(self._send(worker, job, now))
         if shared_moved:  # its head held up the younger work of every worker that had no credit for it
             for other in self.workers.values():
                 if other is not worker and other.queue:
                     out += self._dispatch(other, now)
         return out
+
+    def _send(self, worker: Worker, job: Job, now: float) -> Send:
+        job.sent_at = now
+        worker.sent[job.number] = job
+        worker.sent_bytes += job.size
+        return Send(worker.identity, job)
 
     def _dispatch_shared(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []

@@ -22,7 +22,7 @@ from typing import Any
 
 import zmq
 
-from . import demotions, protocol
+from . import demotions, frames, protocol
 from .endpoints import Claim, EndpointError, back_endpoint, check_endpoint, is_ipv6
 from .protocol import Buffer, Envelope, Reply, Request, WireError
 from .routing import Router
@@ -144,21 +144,21 @@ class Service:
 
     def _serve(self, wake: int) -> None:
         poller = zmq.Poller()
+        poller.register(self._back, zmq.POLLIN)  # answers first: they make room
         poller.register(self._front, zmq.POLLIN)
-        poller.register(self._back, zmq.POLLIN)
         poller.register(wake, zmq.POLLIN)
         tick_s = self.settings.limits.heartbeat_s / 4
-        next_tick = time.monotonic()
+        next_tick = now = time.monotonic()
         stop_by: float | None = None
         while True:
-            ready = dict(poller.poll(max(0, int((next_tick - time.monotonic()) * 1000) + 1)))
-            if self._back in ready:
-                self._drain(self._back, self._from_worker)
-            if self._front in ready:
-                self._drain(self._front, self._from_client)
-            if wake in ready:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(wake, 64)
+            for ready, _ in poller.poll(max(0, int((next_tick - now) * 1000) + 1)):
+                if ready is self._back:
+                    self._drain(self._back, self._from_worker)
+                elif ready is self._front:
+                    self._drain(self._front, self._from_client)
+                else:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(wake, 64)
             now = time.monotonic()
             if now >= next_tick:
                 next_tick = now + tick_s
@@ -171,15 +171,16 @@ class Service:
                 self._perform(self.router.abandon())
                 return
 
-    def _drain(self, source: zmq.Socket[bytes], handle: Any) -> None:
+    def _drain(self, source: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
         for _ in range(BURST):
             try:
-                frames = source.recv_multipart(zmq.DONTWAIT)
+                message = frames.receive_uncopied(source)
             except zmq.Again:
                 return
             try:
-                handle(frames)
-                self._keep_demotions()
+                handle(message)
+                if self.router.demotion_changes != self._demotions_kept:
+                    self._keep_demotions()
                 if self.settings.validate:
                     self.router.validate()
             except Exception:
@@ -187,11 +188,11 @@ class Service:
                 if self.settings.validate:
                     raise
                 self.router.counters["failed"] += 1
-                log.exception("a message of %d frames failed", len(frames))
+                log.exception("a message of %d frames failed", len(message))
+            if len(self.router.open) < 2:
+                return  # hardly anybody is here: the poll finds the next one for less than a look that is in vain
 
     def _keep_demotions(self) -> None:
-        if self.router.demotion_changes == self._demotions_kept:
-            return
         self._demotions_kept = self.router.demotion_changes
         for demotion in self.router.demoted.values():
             log.error("tokenizer %s is answered by the reference: %s", demotion.sha256[:16], demotion.reason)
@@ -203,19 +204,29 @@ class Service:
 
     # -- clients ----------------------------------------------------------------------------------------------
 
-    def _from_client(self, frames: list[bytes]) -> None:
-        client, message = frames[0], frames[1:]
+    def _from_client(self, message: list[zmq.Frame]) -> None:
+        client = message[0].bytes
+        # The header is read; a body goes on as it lies, uncopied.
+        sent: list[Any] = message[1:]
+        if sent:
+            sent[0] = sent[0].bytes
         try:
-            request = protocol.unpack_request(message, self.settings.message_max_bytes)
+            request = protocol.unpack_request(sent, self.settings.message_max_bytes)
         except WireError as error:
             self.router.counters["refused"] += 1
             self._reply(client, Reply(error.request_id, error.code, error.message))
             return
-        if protocol.OPERATIONS[request.op].answered_by == "broker":
+        answered_by = protocol.OPERATIONS[request.op].answered_by
+        if answered_by == "broker":
             self._reply(client, self._answer(request))
             return
-        size = sum(len(frame) for frame in message)
-        self._perform(self.router.on_request(client, request, size, message, time.monotonic()))
+        if answered_by == "heir":
+            self.router.counters["refused"] += 1
+            why = f"header key 'op' (operation): '{request.op}' is between workers"
+            self._reply(client, Reply(request.request_id, protocol.BAD_REQUEST, why))
+            return
+        request.body = ()  # what waits keeps its frames once
+        self._perform(self.router.on_request(client, request, sum(map(len, sent)), sent, time.monotonic()))
 
     def _answer(self, request: Request) -> Reply:
         reply = Reply(request.request_id)
@@ -243,28 +254,32 @@ class Service:
     def _reply(self, client: bytes, reply: Reply) -> None:
         self._to_client(client, protocol.pack_reply(reply))
 
-    def _to_client(self, client: bytes, frames: Sequence[Buffer]) -> None:
+    def _to_client(self, client: bytes, reply: Sequence[Buffer | zmq.Frame]) -> None:
+        if not client:
+            return  # nobody asked
         try:
-            self._front.send_multipart([client, *frames], zmq.DONTWAIT, copy=_small(frames))
+            frames.send(self._front, [client, *reply])
         except zmq.ZMQError:
             self._undelivered += 1  # gone, or not reading: it sends again when it is back
 
     # -- workers ----------------------------------------------------------------------------------------------
 
-    def _from_worker(self, frames: list[bytes]) -> None:
-        identity = frames[0]
+    def _from_worker(self, message: list[zmq.Frame]) -> None:
+        identity = message[0].bytes
         now = time.monotonic()
         router = self.router
+        packed = message[1].bytes if len(message) > 1 else b""
+        number = protocol.done_job(packed)
+        if number is not None:
+            self._done(identity, number, protocol.OK, message, now)
+            return
         try:
-            envelope = protocol.unpack_envelope(frames[1] if len(frames) > 1 else b"")
+            envelope = protocol.unpack_envelope(packed)
         except WireError as error:
             log.warning("a message on the workers' socket is ignored: %s", error)
             return
         if envelope.op == "done":
-            job, instructions = router.on_done(identity, envelope.job, envelope.code, now)
-            if job is not None:
-                self._to_client(job.client, frames[2:])
-            self._perform(instructions)
+            self._done(identity, envelope.job, envelope.code, message, now)
         elif envelope.op == "heartbeat":
             self._perform(router.on_heartbeat(identity, envelope.stats, now))
         elif envelope.op == "ready":
@@ -289,6 +304,8 @@ class Service:
             self._perform(router.on_demote(identity, envelope.demotions or ()))
         elif envelope.op == "verdicts":
             router.on_verdicts(identity, envelope.name, envelope.pid, envelope.stats)
+        elif envelope.op == "handover":
+            self._hand_over(identity, message[2:], now)
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
@@ -297,17 +314,33 @@ class Service:
             log.warning("worker %s (process %d) is gone", envelope.name, envelope.pid)
             self._perform(router.on_gone(envelope.name, envelope.pid, now))
 
+    def _done(self, identity: bytes, number: int, code: str, message: list[zmq.Frame], now: float) -> None:
+        job, instructions = self.router.on_done(identity, number, code, now)
+        if job is not None:
+            self._to_client(job.client, message[2:])
+        if instructions:
+            self._perform(instructions)
+
+    def _hand_over(self, identity: bytes, message: list[zmq.Frame], now: float) -> None:
+        sent: list[Any] = [frame.bytes if place == 0 else frame for place, frame in enumerate(message)]
+        try:
+            request = protocol.unpack_request(sent, self.settings.message_max_bytes)
+        except WireError as error:
+            log.warning("a session can't be handed over: %s", error)
+            return
+        if protocol.OPERATIONS[request.op].answered_by == "heir":
+            request.body = ()
+            self._perform(self.router.on_handover(identity, request, sum(map(len, sent)), sent, now))
+
     # -- instructions -----------------------------------------------------------------------------------------
 
     def _perform(self, instructions: Iterable[Instruction]) -> None:
         pending = list(instructions)
-        while pending:
-            instruction = pending.pop(0)
+        for instruction in pending:  # grows while it is gone through
             if isinstance(instruction, Send):
-                envelope = protocol.pack_envelope(Envelope("work", job=instruction.job.number))
-                frames = [instruction.worker, envelope, *instruction.job.payload]
+                job = instruction.job
                 try:
-                    self._back.send_multipart(frames, zmq.DONTWAIT, copy=_small(frames))
+                    frames.send(self._back, [instruction.worker, protocol.pack_work(job.number), *job.payload])
                 except zmq.ZMQError:
                     pending += self.router.on_unreachable(instruction.worker, time.monotonic())
             elif isinstance(instruction, Answer):
@@ -323,17 +356,12 @@ class Service:
             elif isinstance(instruction, Tell):
                 told = protocol.pack_envelope(Envelope(instruction.op, demotions=list(instruction.demotions)))
                 try:
-                    self._back.send_multipart([instruction.worker, told], zmq.DONTWAIT)
+                    frames.send(self._back, [instruction.worker, told])
                 except zmq.ZMQError:
                     # Mostly one that is dead or gone already; its silence or its supervisor says so. But a worker
                     # that did not hear of a demotion must not answer any more, until it says ready and hears of it.
                     if instruction.demotions:
                         pending += self.router.on_unreachable(instruction.worker, time.monotonic())
-
-
-def _small(frames: Sequence[Buffer]) -> bool:
-    """Tell whether copying is cheaper than tracking: below 64 KiB it is."""
-    return all(len(frame) < zmq.COPY_THRESHOLD for frame in frames)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

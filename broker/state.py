@@ -27,6 +27,8 @@ class Limits(NamedTuple):
     total_queue_bytes: int = 512 * 1024 * 1024
     #: Placements kept, about 400 bytes each; the least recently used is forgotten and placed anew when it comes back.
     sessions: int = 200_000
+    #: Seconds that a session on its way from a leaving worker to its next owner may wait for credit.
+    handover_s: float = 5.0
     #: Milliseconds that a refused client is told to wait, at least and at most.
     retry_min_ms: int = 5
     retry_max_ms: int = 2000
@@ -37,6 +39,7 @@ class Job:
     """One request on its way."""
 
     number: int
+    #: Empty where nobody waits for an answer: a session that changes hands.
     client: bytes
     request_id: bytes
     op: str
@@ -91,7 +94,7 @@ class Send(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer this request here and now."""
+    """Answer this request here and now; where `client` is empty there is nobody to answer."""
 
     client: bytes
     request_id: bytes

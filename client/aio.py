@@ -233,22 +233,30 @@ class AsyncTier:
             raise InternalError(f"the answer to '{op}' has {len(reply.body)} body frames")
         return reply
 
-    async def _call(self, request: Request, timeout: float | None = None) -> Reply:
-        return (await self._calls([request], timeout))[0]
+    async def _call(
+        self, request: Request, timeout: float | None = None, meanwhile: Callable[[], object] | None = None
+    ) -> Reply:
+        """Carry a request out: asks again while the tier is busy. `meanwhile` is called while the answer is under way.
 
-    async def _calls(self, requests: Sequence[Request], timeout: float | None = None) -> list[Reply]:
-        """Carry requests out: asks again while the tier is busy. Raises the first error that any of them meets."""
+        Raises the error that it is answered with.
+        """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            reply = await self._transport.exchange_one(*self._packed(request, deadline), deadline, meanwhile)
+            if reply.code == protocol.OK:
+                return reply
+            error = error_of(reply)
+            if not isinstance(error, BusyError):
+                raise error
+            await asyncio.sleep(_pause(error, deadline))
+
+    async def _calls(self, requests: Sequence[Request]) -> list[Reply]:
+        """Carry requests out side by side. Raises the first error that any of them meets."""
+        deadline = time.monotonic() + self.timeout
         answered: dict[bytes, Reply] = {}
         left = list(requests)
         while True:
-            budget_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            messages = []
-            for request in left:
-                request.budget_ms = min(budget_ms, 2**31)
-                frames = protocol.pack_request(request)
-                self._check_size(frames)
-                messages.append((request.request_id, frames))
+            messages = [self._packed(request, deadline) for request in left]
             busy: BusyError | None = None
             again: list[Request] = []
             for request, reply in zip(left, await self._transport.exchange(messages, deadline), strict=True):
@@ -262,17 +270,17 @@ class AsyncTier:
                 again.append(request)
             if busy is None:
                 return [answered[request.request_id] for request in requests]
-            # Half to one and a half of what the broker asked for: clients refused together do not return together.
-            pause = busy.retry_after * random.uniform(0.5, 1.5)
-            if time.monotonic() + pause >= deadline:
-                raise busy
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_pause(busy, deadline))
             left = again
 
-    def _check_size(self, frames: Sequence[Buffer]) -> None:
-        size = sum(len(frame) for frame in frames)
+    def _packed(self, request: Request, deadline: float) -> tuple[bytes, list[Buffer]]:
+        """Return a request's id and frames, with the time that it has left. Raises TooLargeError."""
+        request.budget_ms = min(max(0, int((deadline - time.monotonic()) * 1000)), 2**31)
+        frames = protocol.pack_request(request)
+        size = sum(map(len, frames))
         if size > self._message_bytes:
             raise TooLargeError(f"the message has {size} bytes; the limit is {self._message_bytes}")
+        return request.request_id, frames
 
     async def _hello(self, timeout: float) -> None:
         reply = await self._call(self._request("hello"), timeout)
@@ -419,7 +427,7 @@ class AsyncSession:
                 if left <= 0:
                     raise RequestTimeoutError("no worker kept the session long enough to answer in time")
                 try:
-                    reply = await self._tier._call(request, left)
+                    reply = await self._tier._call(request, left, message.prepare)
                     patch = turns.take(change, message, reply)
                 except StaleError:
                     turns.base = None
@@ -430,6 +438,17 @@ class AsyncSession:
                 self._last = Outcome(path, reply.chars_encoded or 0, time.perf_counter() - started)
                 return patch
             raise AssertionError("unreachable")
+
+
+def _pause(busy: BusyError, deadline: float) -> float:
+    """Return the seconds to wait before asking again; raises the error where those are not left.
+
+    Half to one and a half of what the broker asked for: clients refused together do not return together.
+    """
+    pause = busy.retry_after * random.uniform(0.5, 1.5)
+    if time.monotonic() + pause >= deadline:
+        raise busy
+    return pause
 
 
 def _flags(add_special_tokens: bool, split_special_tokens: bool) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -20,14 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from tokseam.kernels import engine
+from tokseam.kernels._native import list_of
 from tokseam.kernels.errors import BadTextError, BadTokenizerError, EngineError
 
 from . import errors
 from .errors import BadRequestError, ClosedError, UnknownTokenizerError
 from .ids import packed_ids
-from .session import Change, Outcome, Patch, change_between, check_range, check_session_id, utf8
+from .session import Outcome, Patch, check_range, check_session_id, shared_ends, utf8
 
-_COUNTERS = ("encodes", "path_append", "path_edit", "path_fresh", "path_reference", "chars_encoded", "forks")
+#: By the path that answered.
+_PATH_COUNTERS = {path: f"path_{path}" for path in ("append", "edit", "fresh", "reference")}
+_COUNTERS = ("encodes", *_PATH_COUNTERS.values(), "chars_encoded", "forks")
 
 
 class Embedded:
@@ -64,8 +67,7 @@ class Embedded:
         split_special_tokens: bool = False,
     ) -> list[int]:
         """Encode one text in full. `tokenizer` may be left out when there is one only."""
-        ids: list[int] = self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens).tolist()
-        return ids
+        return list_of(self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens))
 
     def encode_array(
         self,
@@ -87,7 +89,7 @@ class Embedded:
         """Encode many texts."""
         found = self._resolve(tokenizer)
         return [
-            self._encode(found, text, f"texts[{number}]", add_special_tokens, split_special_tokens).tolist()
+            list_of(self._encode(found, text, f"texts[{number}]", add_special_tokens, split_special_tokens))
             for number, text in enumerate(texts)
         ]
 
@@ -104,14 +106,14 @@ class Embedded:
     def offsets(self, text: str, tokenizer: str | None = None) -> npt.NDArray[np.int64]:
         """Return the (n, 2) spans of a text's ids in code points, as the reference reports them."""
         found = self._resolve(tokenizer)
-        self._count(encodes=1)
+        self._count("encodes")
         with mapped_errors():
             return found.offsets(_checked(text, "text"))
 
     def pieces(self, text: str, tokenizer: str | None = None) -> npt.NDArray[np.int64]:
         """Return where a text's pieces start, in code points."""
         found = self._resolve(tokenizer)
-        self._count(encodes=1)
+        self._count("encodes")
         with mapped_errors():
             return found.pieces(_checked(text, "text"))
 
@@ -171,7 +173,7 @@ class Embedded:
     def _encode(
         self, tokenizer: engine.Tokenizer, text: str, place: str, add_special_tokens: bool, split_special_tokens: bool
     ) -> npt.NDArray[np.uint32]:
-        self._count(encodes=1)
+        self._count("encodes")
         with mapped_errors(place):
             return tokenizer.encode(
                 _checked(text, place), add_special_tokens=add_special_tokens, split_special_tokens=split_special_tokens
@@ -190,10 +192,10 @@ class Embedded:
             raise UnknownTokenizerError(f"no tokenizer {tokenizer!r} here; there are {', '.join(self._tokenizers)}")
         return found
 
-    def _count(self, **more: int) -> None:
+    def _count(self, counter: str, chars_encoded: int = 0) -> None:
         with self._lock:
-            for name, number in more.items():
-                self._counters[name] += number
+            self._counters[counter] += 1
+            self._counters["chars_encoded"] += chars_encoded
 
 
 class EmbeddedSession:
@@ -205,8 +207,8 @@ class EmbeddedSession:
         #: Guards everything below.
         self._lock = threading.Lock()
         self._engine = made
-        #: The text, if the last call brought all of it; otherwise the engine is asked when it is needed.
-        self._turn: str | None = ""
+        #: The text as the last call brought it, where that makes the next search for a change quicker; else None.
+        self._turn: str | None = None
         #: What `ids` gave out, kept equal to the engine's; None until somebody asks.
         self._live: list[int] | None = None
         #: Whether a call was answered. Before, there are no ids, even where an empty text has some.
@@ -219,29 +221,34 @@ class EmbeddedSession:
     def encode(self, text: str) -> list[int]:
         """Return the ids of this turn's whole text; what is new in it alone is encoded."""
         with self._lock:
-            self._apply(lambda: self._plan_turn(text))
-            return self._all().copy()
+            self._become(text)
+            return self._copy()
 
     def append(self, delta: str) -> list[int]:
         """Add to the text; return all its ids."""
         with self._lock:
-            self._apply(lambda: self._plan_append(delta))
-            return self._all().copy()
+            self._append(delta)
+            return self._copy()
 
     def encode_patch(self, text: str) -> Patch:
         """Return how the ids change from the last turn's to those of this turn's whole text."""
         with self._lock:
-            return self._apply(lambda: self._plan_turn(text))
+            return self._become(text)
 
     def append_patch(self, delta: str) -> Patch:
         """Add to the text; return how the ids change, in time of the change."""
         with self._lock:
-            return self._apply(lambda: self._plan_append(delta))
+            return self._append(delta)
 
     def edit(self, start: int, stop: int, replacement: str) -> Patch:
         """Replace the code points [start, stop); return how the ids change, in time of the change."""
         with self._lock:
-            return self._apply(lambda: self._plan_edit(start, stop, replacement))
+            started = self._begin()
+            length = self._engine.chars
+            check_range(start, stop, length)
+            _checked_type(replacement, "replacement")
+            place = "delta" if start == length else "replacement"
+            return self._replace(start, stop, replacement, place, 0, started)
 
     @property
     def ids(self) -> list[int]:
@@ -253,13 +260,19 @@ class EmbeddedSession:
     def text(self) -> str:
         """The text so far."""
         with self._lock:
-            return self._text()
+            return self._engine.text() if self._turn is None else self._turn
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of the engine's text and ids; the list that `ids` gives out is not counted."""
         with self._lock:
             return self._engine.memory_bytes
+
+    @property
+    def unshared_bytes(self) -> int:
+        """The part of memory_bytes that no fork shares: what dropping this session would give back."""
+        with self._lock:
+            return self._engine.unshared_bytes
 
     @property
     def last(self) -> Outcome | None:
@@ -273,7 +286,7 @@ class EmbeddedSession:
             self._check_open()
             twin = EmbeddedSession(self._owner, session_id, self._engine.fork())
             twin._turn, twin._answered = self._turn, self._answered
-        self._owner._count(forks=1)
+        self._owner._count("forks")
         return twin
 
     def close(self) -> None:
@@ -297,61 +310,68 @@ class EmbeddedSession:
         if self._closed:
             raise ClosedError(f"session {self.session_id!r} is closed")
 
-    def _text(self) -> str:
-        if self._turn is None:
-            self._turn = self._engine.text()
-        return self._turn
+    def _begin(self) -> float:
+        self._check_open()
+        return time.perf_counter()
 
     def _all(self) -> list[int]:
         if self._live is None:
-            self._live = self._engine.ids().tolist() if self._answered else []
+            self._live = self._engine.ids_list() if self._answered else []
         return self._live
 
-    def _plan_turn(self, text: str) -> Change:
-        _checked_type(text, "text")
-        return change_between(self._text(), text)
+    def _copy(self) -> list[int]:
+        return self._engine.ids_list() if self._live is None else self._live.copy()
 
-    def _plan_append(self, delta: str) -> Change:
+    def _append(self, delta: str) -> Patch:
+        started = self._begin()
         _checked_type(delta, "delta")
-        return Change(self._engine.chars, self._engine.chars, delta)
+        if not delta and self._answered:
+            return self._nothing(started)
+        try:
+            splice = self._engine.append_list(delta)
+        except EngineError as error:
+            raise client_error(error, "delta") from None
+        self._turn = None
+        return self._done(splice, started)
 
-    def _plan_edit(self, start: int, stop: int, replacement: str) -> Change:
-        check_range(start, stop, self._engine.chars)
-        _checked_type(replacement, "replacement")
-        return Change(start, stop, replacement)
+    def _become(self, text: str) -> Patch:
+        started = self._begin()
+        _checked_type(text, "text")
+        old = self._turn
+        prefix, suffix = self._engine.shared_ends(text) if old is None else shared_ends(old, text)
+        stop = self._engine.chars - suffix
+        patch = self._replace(prefix, stop, text[prefix : len(text) - suffix], "text", prefix, started)
+        # An ASCII str is compared with the engine's own text as fast as with another str.
+        self._turn = None if text.isascii() else text
+        return patch
 
-    def _apply(self, plan: Callable[[], Change]) -> Patch:
-        self._check_open()
-        started = time.perf_counter()
-        length = self._engine.chars
-        change = plan()
-        is_append = change.start == length
-        if change.whole is not None:
-            payload = utf8(change.text, "text", change.start)
-        else:
-            payload = utf8(change.text, "delta" if is_append else "replacement")
-        if self._answered and not payload and change.start == change.stop:
-            self._last = Outcome("append", 0, time.perf_counter() - started)
-            count = self._engine.token_count
-            return Patch(count, count, [])
-        with mapped_errors():
-            if change.start == 0 and change.stop == length:
-                splice = self._engine.reset(payload)
-            elif is_append:
-                splice = self._engine.append(payload)
-            else:
-                splice = self._engine.edit(change.start, change.stop, payload)
+    def _replace(self, start: int, stop: int, text: str, place: str, offset: int, started: float) -> Patch:
+        if start == stop and not text and self._answered:
+            return self._nothing(started)
+        try:
+            splice = self._engine.replace_list(start, stop, text)
+        except EngineError as error:
+            utf8(text, place, offset)  # names the position in the caller's text
+            raise client_error(error, place) from None
+        self._turn = None
+        return self._done(splice, started)
+
+    def _nothing(self, started: float) -> Patch:
+        self._last = Outcome("append", 0, time.perf_counter() - started)
+        count = self._engine.token_count
+        return Patch(count, count, [])
+
+    def _done(self, splice: tuple[int, int, list[int]], started: float) -> Patch:
         if not self._answered:
-            splice = engine.Splice(0, 0, self._engine.ids())
             self._answered = True
-        self._turn = change.whole
-        patch = Patch(splice.start, splice.stop, splice.ids.tolist())
+            splice = (0, 0, self._engine.ids_list())
+        start, stop, ids = splice
         if self._live is not None:
-            self._live[patch.start : patch.stop] = patch.ids
+            self._live[start:stop] = ids
         path, chars_encoded = self._engine.work
         self._last = Outcome(path, chars_encoded, time.perf_counter() - started)
-        self._owner._count(**{f"path_{path}": 1, "chars_encoded": chars_encoded})
-        return patch
+        self._owner._count(_PATH_COUNTERS[path], chars_encoded)
+        return Patch(start, stop, ids)
 
 
 @contextmanager
@@ -359,10 +379,15 @@ def mapped_errors(place: str = "text") -> Iterator[None]:
     """Turn the engine's errors into the client's."""
     try:
         yield
-    except BadTextError as error:
-        raise BadRequestError(f"{place}: {error}", error.position) from None
     except EngineError as error:
-        raise BadRequestError(str(error)) from None
+        raise client_error(error, place) from None
+
+
+def client_error(error: EngineError, place: str) -> BadRequestError:
+    """Return the client's error for one of the engine's; `place` names the argument that held a bad text."""
+    if isinstance(error, BadTextError):
+        return BadRequestError(f"{place}: {error}", error.position)
+    return BadRequestError(str(error))
 
 
 def _checked_type(text: str, place: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +21,17 @@ def numbers(body: Buffer) -> npt.NDArray[np.uint32]:
     if len(body) % 4:
         raise InternalError(f"{len(body)} bytes are no sequence of uint32")
     return np.frombuffer(body, dtype="<u4").astype(np.uint32)
+
+
+def few_ids(body: Buffer) -> list[int]:
+    """Return a body as a list; for some hundred ids, where an array would cost more than it saves."""
+    if len(body) % 4:
+        raise InternalError(f"{len(body)} bytes are no sequence of uint32")
+    found = array("I")
+    found.frombytes(body)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tolist()
 
 
 def positions(body: Buffer) -> npt.NDArray[np.int64]:

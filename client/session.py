@@ -8,6 +8,8 @@ the caller sees to it that one call is under way at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from tokseam.broker import protocol
 from tokseam.broker.protocol import Reply, Request
 
 from .errors import BadRequestError, InternalError, StaleError
+from .ids import few_ids
 from .text import PieceText
 
 Path = Literal["append", "edit", "fresh", "reference"]
@@ -52,13 +55,28 @@ class Base(NamedTuple):
     digest: bytes
 
 
-class Message(NamedTuple):
+class Message:
     """What to send for a change."""
 
-    op: Literal["full", "append", "edit"]
-    payload: bytes
-    #: The digest that a right answer carries.
-    digest: bytes
+    __slots__ = ("_compute", "_digest", "op", "payload")
+
+    def __init__(self, op: Literal["full", "append", "edit"], payload: bytes, digest: Callable[[bytes], bytes]) -> None:
+        self.op = op
+        self.payload = payload
+        self._compute = digest
+        self._digest: bytes | None = None
+
+    def prepare(self) -> None:
+        """Compute `digest`, in time of the payload: while the answer is under way it costs nobody anything."""
+        self._digest = self._compute(self.payload)
+
+    @property
+    def digest(self) -> bytes:
+        """The digest that a right answer carries."""
+        if self._digest is None:
+            self.prepare()
+        assert self._digest is not None
+        return self._digest
 
 
 def shared_ends(old: str, new: str) -> tuple[int, int]:
@@ -152,17 +170,17 @@ class Turns:
     def message(self, change: Change) -> Message | None:
         """Return what to send, None when nothing changes. Raises BadRequestError when the text has no UTF-8 form."""
         where = change.start if change.whole is not None else 0
-        place = {True: "text", False: "delta" if change.start == self.text.length else "replacement"}
-        payload = utf8(change.text, place[change.whole is not None], where)
+        place = "text" if change.whole is not None else "delta" if change.start == self.text.length else "replacement"
+        payload = utf8(change.text, place, where)
         if self.answered and not payload and change.start == change.stop:
             return None
         if self.base is None or (change.start == 0 and change.stop == self.text.length):
             whole = payload if change.stop - change.start == self.text.length else self._whole(change).encode()
-            return Message("full", whole, protocol.digest_full(self.tokenizer, self.flags, whole))
+            return Message("full", whole, partial(protocol.digest_full, self.tokenizer, self.flags))
+        base = self.base.digest
         if change.start == self.text.length:
-            return Message("append", payload, protocol.digest_change(self.base.digest, "append", 0, 0, payload))
-        digest = protocol.digest_change(self.base.digest, "edit", change.start, change.stop, payload)
-        return Message("edit", payload, digest)
+            return Message("append", payload, partial(protocol.digest_change, base, "append", 0, 0))
+        return Message("edit", payload, partial(protocol.digest_change, base, "edit", change.start, change.stop))
 
     def address(self, request: Request, message: Message, change: Change) -> None:
         """Fill in what a request for this message says of the session."""
@@ -183,16 +201,16 @@ class Turns:
 
     def take(self, change: Change, message: Message, reply: Reply) -> Patch:
         """Apply an answer. Raises StaleError when it is of another history, InternalError when it makes no sense."""
-        if reply.digest != message.digest or reply.revision is None:
+        digest = message.digest
+        if reply.digest != digest or reply.revision is None:
             self.base = None
             raise StaleError("the worker answered for another history of this session")
         if len(reply.body) != 1 or reply.start is None or reply.stop is None:
             raise InternalError("the answer to a change holds no patch")
-        new = np.frombuffer(reply.body[0], dtype="<u4")
         if message.op == "full":
-            patch = patch_between(self.ids, new)
+            patch = patch_between(self.ids, np.frombuffer(reply.body[0], dtype="<u4"))
         else:
-            patch = Patch(reply.start, reply.stop, new.tolist())
+            patch = Patch(reply.start, reply.stop, few_ids(reply.body[0]))
         if not 0 <= patch.start <= patch.stop <= len(self.ids):
             raise InternalError(f"the answer patches ids {patch.start}:{patch.stop} of {len(self.ids)}")
         self.ids[patch.start : patch.stop] = patch.ids
@@ -200,7 +218,7 @@ class Turns:
             self.text.set(change.whole)
         else:
             _apply(self.text, change)
-        self.base = Base(reply.revision, message.digest)
+        self.base = Base(reply.revision, digest)
         self.answered = True
         return patch
 

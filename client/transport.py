@@ -1,7 +1,8 @@
 """The two ways to a broker: one for asyncio, one for threads. Both exchange requests for replies by request id.
 
 `exchange` sends messages, waits for the reply of each, sends one again under the same request id when its reply does
-not come, and gives up at the deadline. Nothing else of a request is known here.
+not come, and gives up at the deadline; `exchange_one` does so for one, and calls `meanwhile` once it is sent. Nothing
+else of a request is known here.
 
 Who guards what: a ZeroMQ socket belongs to one thread. AsyncTransport has one socket, used by its event loop alone.
 SyncTransport has one socket a thread, made at the thread's first call and closed when the thread ends; so threads
@@ -15,12 +16,12 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 import zmq.asyncio
-from tokseam.broker import protocol
+from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Buffer, Reply, WireError
 
 from .errors import ClosedError, ConnectError, InternalError, RequestTimeoutError, TokseamError
@@ -38,7 +39,9 @@ RECONNECT_MAX_MS = 1000
 #: Messages in a socket's pipes. A fuse: a client has few requests under way.
 HIGH_WATER_MARK = 1024
 
-Outgoing = tuple[bytes, Sequence[Buffer]]  # request id, frames
+Outgoing = tuple[bytes, Sequence[Buffer]]  # request id, message
+#: What a caller has to do while the answer is under way.
+Meanwhile = Callable[[], object] | None
 
 
 def _prepare(made: zmq.Socket[Any], endpoint: str) -> None:
@@ -56,13 +59,12 @@ def _prepare(made: zmq.Socket[Any], endpoint: str) -> None:
         raise ConnectError(f"{endpoint}: {error.strerror}") from None
 
 
-def _small(frames: Sequence[Buffer]) -> bool:
-    return all(len(frame) < zmq.COPY_THRESHOLD for frame in frames)
-
-
 def _patience(*messages: Sequence[Buffer]) -> float:
     """Return the seconds to wait for the replies of these messages before sending again."""
-    return RESEND_MIN_S + RESEND_S_PER_BYTE * sum(len(frame) for frames in messages for frame in frames)
+    patience = RESEND_MIN_S
+    for message in messages:
+        patience += RESEND_S_PER_BYTE * sum(map(len, message))
+    return patience
 
 
 def _nobody(endpoint: str) -> ConnectError:
@@ -73,9 +75,9 @@ def _late(endpoint: str) -> RequestTimeoutError:
     return RequestTimeoutError(f"{endpoint} did not answer in time")
 
 
-def _read(frames: list[bytes]) -> Reply:
+def _read(message: list[bytes]) -> Reply:
     try:
-        return protocol.unpack_reply(frames)
+        return protocol.unpack_reply(message)
     except WireError as error:
         raise InternalError(error.message) from None
 
@@ -95,20 +97,24 @@ class AsyncTransport:
 
     async def exchange(self, messages: Sequence[Outgoing], deadline: float) -> list[Reply]:
         """Return the replies in the order of the messages."""
-        if len(messages) == 1:
-            return [await self._exchange_one(*messages[0], deadline)]
-        return list(await asyncio.gather(*(self._exchange_one(*message, deadline) for message in messages)))
+        return list(await asyncio.gather(*(self.exchange_one(*message, deadline) for message in messages)))
 
-    async def _exchange_one(self, request_id: bytes, frames: Sequence[Buffer], deadline: float) -> Reply:
+    async def exchange_one(
+        self, request_id: bytes, message: Sequence[Buffer], deadline: float, meanwhile: Meanwhile = None
+    ) -> Reply:
+        """Return the reply to one message."""
         if self._closed:
             raise ClosedError("the connection is closed")
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = waiting
-        patience = _patience(frames)
+        patience = _patience(message)
         try:
             self._open()
             while True:
-                await self._send(frames, deadline)
+                await self._send(message, deadline)
+                if meanwhile is not None:
+                    meanwhile()
+                    meanwhile = None
                 left = deadline - time.monotonic()
                 try:
                     return await asyncio.wait_for(asyncio.shield(waiting), min(patience, left))
@@ -128,9 +134,10 @@ class AsyncTransport:
         if self._reader is None or self._reader.done():
             self._reader = asyncio.get_running_loop().create_task(self._read_replies())
 
-    async def _send(self, frames: Sequence[Buffer], deadline: float) -> None:
+    async def _send(self, message: Sequence[Buffer], deadline: float) -> None:
         assert self._socket is not None
-        sending = self._socket.send_multipart(frames, copy=_small(frames))
+        small = all(len(frame) < zmq.COPY_THRESHOLD for frame in message)
+        sending = self._socket.send_multipart(message, copy=small)
         try:
             await asyncio.wait_for(sending, max(0.0, deadline - time.monotonic()))
         except asyncio.TimeoutError:
@@ -139,9 +146,9 @@ class AsyncTransport:
     async def _read_replies(self) -> None:
         assert self._socket is not None
         while True:
-            frames = await self._socket.recv_multipart()
+            message = await self._socket.recv_multipart()
             try:
-                reply = _read(frames)
+                reply = _read(message)
             except TokseamError as error:
                 for waiting in self._waiting.values():
                     if not waiting.done():
@@ -172,6 +179,8 @@ class _ThreadState(threading.local):
     """What one thread has of a SyncTransport."""
 
     socket: zmq.Socket[bytes] | None = None
+    #: The socket's receive timeout, which is set only when it changes.
+    timeout_ms: int = -1
 
 
 class SyncTransport:
@@ -190,19 +199,15 @@ class SyncTransport:
         used = self._own_socket()
         replies: dict[bytes, Reply] = {}
         wanted = dict(messages)
-        patience = _patience(*(frames for _, frames in messages))
+        patience = _patience(*wanted.values())
         while True:
-            for request_id, frames in messages:
+            for request_id, message in messages:
                 if request_id not in replies:
-                    self._send(used, frames, deadline)
+                    self._send(used, message, deadline)
             give_up = min(time.monotonic() + patience, deadline)
-            while len(replies) < len(wanted):
-                left_ms = int((give_up - time.monotonic()) * 1000) + 1
-                if left_ms <= 1:
-                    break
-                used.setsockopt(zmq.RCVTIMEO, left_ms)
+            while len(replies) < len(wanted) and self._wait_until(give_up, used):
                 try:
-                    reply = _read(used.recv_multipart())
+                    reply = _read(frames.receive(used, frames.WAIT))
                 except zmq.Again:
                     break
                 # A reply that came twice, or after its call gave up, is nobody's.
@@ -214,6 +219,39 @@ class SyncTransport:
             if time.monotonic() >= deadline:
                 raise _late(self.endpoint)
             patience = max(patience, min(2 * patience, RESEND_MAX_S))
+
+    def exchange_one(
+        self, request_id: bytes, message: Sequence[Buffer], deadline: float, meanwhile: Meanwhile = None
+    ) -> Reply:
+        """Return the reply to one message: what `exchange` does, without its books."""
+        used = self._own_socket()
+        patience = _patience(message)
+        while True:
+            self._send(used, message, deadline)
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
+            give_up = min(time.monotonic() + patience, deadline)
+            while self._wait_until(give_up, used):
+                try:
+                    reply = _read(frames.receive(used, frames.WAIT))
+                except zmq.Again:
+                    break
+                if reply.request_id == request_id:
+                    return reply
+            if time.monotonic() >= deadline:
+                raise _late(self.endpoint)
+            patience = max(patience, min(2 * patience, RESEND_MAX_S))
+
+    def _wait_until(self, give_up: float, used: zmq.Socket[bytes]) -> bool:
+        """Set how long a receive may take; False where no time is left."""
+        left_ms = int((give_up - time.monotonic()) * 1000) + 1
+        if left_ms <= 1:
+            return False
+        if left_ms != self._local.timeout_ms:
+            used.setsockopt(zmq.RCVTIMEO, left_ms)
+            self._local.timeout_ms = left_ms
+        return True
 
     def _own_socket(self) -> zmq.Socket[bytes]:
         if self._closed:
@@ -227,14 +265,13 @@ class SyncTransport:
             self._local.socket = found
         return found
 
-    def _send(self, used: zmq.Socket[bytes], frames: Sequence[Buffer], deadline: float) -> None:
-        copy = _small(frames)
+    def _send(self, used: zmq.Socket[bytes], message: Sequence[Buffer], deadline: float) -> None:
         try:
-            used.send_multipart(frames, zmq.DONTWAIT, copy=copy)
+            frames.send(used, message)
         except zmq.Again:
             used.setsockopt(zmq.SNDTIMEO, max(0, int((deadline - time.monotonic()) * 1000)))
             try:
-                used.send_multipart(frames, copy=copy)
+                frames.send(used, message, frames.WAIT)
             except zmq.Again:
                 raise _nobody(self.endpoint) from None
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from . import _native
+from . import _native, cache, compiled_file
 from .compile.admission import admit
 from .compile.refusal import Refusal
-from .compile.tables import Compiled
 from .errors import UnsupportedError
+from .facts import Facts
 from .offsets import Trimmer
-from .reference import Ids, Positions, Reference, Text, as_text
+from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_text
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range
-from .sources import Source, open_source
+from .sources import Opened, Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
 MAX_REPORTS = 64
@@ -40,30 +41,40 @@ class MismatchReport(NamedTuple):
     what: str
 
 
+class Native(Protocol):
+    """The native side of a tokenizer: just compiled, or read back from its compiled file."""
+
+    @property
+    def encoder(self) -> _native.Encoder: ...
+    @property
+    def facts(self) -> Facts: ...
+
+
 class Tokenizer:
     """A frozen tokenizer, native or by the reference. Any number of threads may use it.
 
-    status: 'native' or 'reference'; reason: why, in words ('' for native). sha256 names its content.
+    status: 'native' or 'reference'; reason: why, in words ('' for native). sha256 names its content. compiled_file:
+    where its compiled file lies, None where the cache folder can't be written.
     """
 
-    def __init__(self, reference: Reference, compiled: Compiled | None, reason: str) -> None:
+    def __init__(
+        self, reference: Reference, compiled: Native | None, reason: str, compiled_file: Path | None = None
+    ) -> None:
         self.sha256 = reference.sha256
         self.status: Literal["native", "reference"] = "native" if compiled else "reference"
         self.reason = reason
+        self.compiled_file = compiled_file
         #: How often a proof did not hold and the reference took over.
         self.mismatches = 0
         self.reports: deque[MismatchReport] = deque(maxlen=MAX_REPORTS)
         self._reference = reference
         self._encoder = compiled.encoder if compiled else None
-        self._pipeline = compiled.pipeline if compiled else None
-        nothing = np.empty(0, dtype=np.uint32)
-        self._around: tuple[Ids, Ids] = (nothing, nothing)
-        if compiled:
-            self._around = (
-                np.array(compiled.pipeline.prefix, dtype=np.uint32),
-                np.array(compiled.pipeline.suffix, dtype=np.uint32),
-            )
-            self._trimmed = Trimmer(compiled.pipeline)
+        self._facts = compiled.facts if compiled else Facts([], [], False, None)
+        self._around: tuple[Ids, Ids] = (
+            np.array(self._facts.prefix, dtype=np.uint32),
+            np.array(self._facts.suffix, dtype=np.uint32),
+        )
+        self._trimmed = Trimmer(self._facts.trim)
 
     def encode(
         self,
@@ -94,7 +105,7 @@ class Tokenizer:
         Raises BadTextError.
         """
         text = as_text(text)
-        if self._encoder is None or self._pipeline is None:
+        if self._encoder is None:
             return self._reference.offsets(text)
         ids, spans, known = self._encoder.spans(text)
         if not known:
@@ -136,7 +147,12 @@ class Tokenizer:
 
     def by_reference(self, reason: str) -> Tokenizer:
         """Return the same tokenizer with its native path put aside: every answer is the reference's own."""
-        return Tokenizer(self._reference, None, reason)
+        return Tokenizer(self._reference, None, reason, self.compiled_file)
+
+    @property
+    def reference_made(self) -> bool:
+        """Whether the reference is in memory: a native tokenizer needs it for few questions, and loads without."""
+        return not isinstance(self._reference, LazyReference) or self._reference.made
 
     def _report(self, error: _native.OverlapMismatch, text: str) -> None:
         self.mismatches += 1
@@ -146,7 +162,7 @@ class Tokenizer:
     def _by_chunks(self, text: str, ask: Any, ask_whole: Any) -> Positions:
         """Part `text` at synchronizing positions, ask about each chunk, and move the answers to where it stands."""
         assert self._encoder is not None
-        if self._pipeline is not None and self._pipeline.space_in_front:
+        if self._facts.space_in_front:
             whole: Positions = ask_whole(text)  # no chunk but the first would be a text of its own
             return whole
         ends = [*self._encoder.cuts(text, REFERENCE_CHUNK_BYTES).tolist(), len(text)]
@@ -174,11 +190,30 @@ def load(source: Source) -> Tokenizer:
 
     Raises BadTokenizerError when the source can't be read as a tokenizer.
     """
-    reference, content = load_reference(source)
-    try:
-        return Tokenizer(reference, admit(reference, content), "")
-    except Refusal as refusal:
-        return Tokenizer(reference, None, str(refusal))
+    opened = open_source(source)
+    kept = compiled_file.find(opened.content_sha256, opened.folder)
+    if kept is not None:
+        return _kept(opened, kept)
+    made = opened.make()
+    compiled, reason = None, ""
+    with cache.recording() as probes:
+        try:
+            compiled = admit(made.reference, made.described)
+        except Refusal as refusal:
+            reason = str(refusal)
+        dialect = "rust" if isinstance(made.reference, TiktokenReference) else "onig"
+        origin = compiled_file.Origin(opened.content_sha256, dialect, made.files, opened.folder)
+        kept = compiled_file.keep(made.reference.sha256, compiled, reason, origin, probes)
+    # What other processes map too is better than what this one has in memory.
+    native = kept.native if kept is not None else compiled
+    return Tokenizer(made.reference, native, reason, kept.path if kept else None)
+
+
+def _kept(opened: Opened, kept: compiled_file.Kept) -> Tokenizer:
+    if kept.native is None:  # the reference answers everything
+        return Tokenizer(opened.make().reference, None, kept.reason, kept.path)
+    reference = LazyReference(kept.sha256, lambda: opened.make().reference)
+    return Tokenizer(reference, kept.native, "", kept.path)
 
 
 def load_reference(source: Source) -> tuple[Reference, Any]:
@@ -186,7 +221,8 @@ def load_reference(source: Source) -> tuple[Reference, Any]:
 
     Raises BadTokenizerError.
     """
-    return open_source(source)
+    made = open_source(source).make()
+    return made.reference, made.described
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,12 +50,7 @@ def as_text(text: Text) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise BadTextError(
-                f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, "
-                "which no UTF-8 text holds",
-                error.start,
-                "character",
-            ) from None
+            raise bad_text(text, error) from None
         return text
     try:
         return str(text, "utf-8")
@@ -63,6 +58,15 @@ def as_text(text: Text) -> str:
         raise BadTextError(
             f"byte {error.start} is 0x{error.object[error.start]:02X}, not UTF-8: {error.reason}", error.start, "byte"
         ) from None
+
+
+def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
+    """Return what as_text raises where a str has no UTF-8 form."""
+    return BadTextError(
+        f"character {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, which no UTF-8 text holds",
+        error.start,
+        "character",
+    )
 
 
 class HuggingFaceReference:
@@ -192,3 +196,47 @@ def tiktoken_sha256(encoding: Any) -> str:
             digest.update(len(raw).to_bytes(4, "little") + raw + int(rank).to_bytes(4, "little"))
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+class LazyReference:
+    """A reference that is made when it is first asked. sha256 names it beforehand.
+
+    What is asked of it raises BadTokenizerError where it can't be made any more.
+    """
+
+    def __init__(self, sha256: str, make: Callable[[], Reference]) -> None:
+        self.sha256 = sha256
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: Reference | None = None
+
+    @property
+    def made(self) -> bool:
+        return self._made is not None
+
+    def encode(self, text: str, add_special_tokens: bool, split_special_tokens: bool) -> Ids:
+        return self._get().encode(text, add_special_tokens, split_special_tokens)
+
+    def offsets(self, text: str) -> Positions:
+        return self._get().offsets(text)
+
+    def untrimmed_offsets(self, text: str) -> Positions:
+        return self._get().untrimmed_offsets(text)
+
+    def pieces(self, text: str) -> Positions:
+        return self._get().pieces(text)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        return self._get().decode(ids, skip_special_tokens)
+
+    def _get(self) -> Reference:
+        made = self._made
+        if made is None:
+            with self._lock:
+                made = self._made
+                if made is None:
+                    made = self._make()
+                    if made.sha256 != self.sha256:
+                        raise BadTokenizerError(f"its files changed since it was loaded: now {made.sha256}")
+                    self._made = made
+        return made

@@ -1,8 +1,7 @@
 """Sessions: one text and its ids, kept natively or by the reference, behind one face.
 
 What a template adds in front of and behind the text's own ids (add_special_tokens) is added here; the native store
-knows only
-the text. No sockets, no clock.
+knows only the text. No sockets, no clock.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from . import _native
 from .errors import BadEditError
-from .reference import Ids, Reference, Text, as_text
+from .reference import Ids, Reference, Text, as_text, bad_text
 
 PathTaken = Literal["append", "edit", "fresh", "reference"]
 
@@ -25,6 +24,10 @@ class Splice(NamedTuple):
     start: int
     stop: int
     ids: Ids
+
+
+#: The same with the ids as a list: start, stop, ids.
+ListSplice = tuple[int, int, list[int]]
 
 
 class Work(NamedTuple):
@@ -53,6 +56,10 @@ class Session(Protocol):
         """Bytes of text, ids and what holds them; what forks share counts for each of them."""
 
     @property
+    def unshared_bytes(self) -> int:
+        """The part of memory_bytes that no fork shares: what dropping this session would give back."""
+
+    @property
     def work(self) -> Work:
         """How the last change was answered."""
 
@@ -65,6 +72,15 @@ class Session(Protocol):
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
         """Replace the code points [start, stop). Raises BadEditError, BadTextError."""
 
+    def append_list(self, delta: str) -> ListSplice:
+        """As append, or as reset where there is no text yet, with the ids as a list."""
+
+    def replace_list(self, start: int, stop: int, replacement: str) -> ListSplice:
+        """As reset, append or edit, whichever the range asks for, with the ids as a list."""
+
+    def shared_ends(self, text: str) -> tuple[int, int]:
+        """Return how many code points the text and another share at the start and, beyond those, at the end."""
+
     def fork(self) -> Session:
         """Return a second session with the same text, which shares what is equal."""
 
@@ -73,6 +89,9 @@ class Session(Protocol):
 
     def ids(self) -> Ids:
         """Return all ids, as an array that the caller owns."""
+
+    def ids_list(self) -> list[int]:
+        """Return all ids, as a new list."""
 
 
 class ReferenceSession:
@@ -99,6 +118,10 @@ class ReferenceSession:
         return len(self._text.encode()) + self._ids.nbytes
 
     @property
+    def unshared_bytes(self) -> int:
+        return self.memory_bytes
+
+    @property
     def work(self) -> Work:
         return self._work
 
@@ -112,6 +135,15 @@ class ReferenceSession:
         check_range(start, stop, len(self._text))
         return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
 
+    def append_list(self, delta: str) -> ListSplice:
+        return _as_list(self.append(delta))
+
+    def replace_list(self, start: int, stop: int, replacement: str) -> ListSplice:
+        return _as_list(self.edit(start, stop, replacement))
+
+    def shared_ends(self, text: str) -> tuple[int, int]:
+        return _native.shared_ends(self._text, text)
+
     def fork(self) -> ReferenceSession:
         twin = ReferenceSession.__new__(ReferenceSession)
         twin.__dict__.update(self.__dict__)
@@ -123,6 +155,9 @@ class ReferenceSession:
     def ids(self) -> Ids:
         copy: Ids = self._ids.copy()
         return copy
+
+    def ids_list(self) -> list[int]:
+        return _native.list_of(self._ids)
 
     def _become(self, text: str) -> Splice:
         old, new = self._ids, self._reference.encode(text, *self._flags)
@@ -147,11 +182,12 @@ class NativeSession:
         self._store = store
         #: The ids that a template puts before and behind the text's.
         self._before, self._behind = around
+        self._shift = len(self._before)
         self._by_reference = by_reference
         self._on_mismatch = on_mismatch
         #: Set once the native store has been caught: from then on it holds the session, and _store is stale.
         self._fallen_back: ReferenceSession | None = None
-        self._work = Work("fresh", 0)
+        self._work: tuple[PathTaken, int] = ("fresh", 0)
 
     @property
     def chars(self) -> int:
@@ -168,8 +204,12 @@ class NativeSession:
         return self._fallen_back.memory_bytes if self._fallen_back else self._store.memory_bytes
 
     @property
+    def unshared_bytes(self) -> int:
+        return self._fallen_back.unshared_bytes if self._fallen_back else self._store.unshared_bytes
+
+    @property
     def work(self) -> Work:
-        return self._fallen_back.work if self._fallen_back else self._work
+        return self._fallen_back.work if self._fallen_back else Work(*self._work)
 
     def reset(self, text: Text) -> Splice:
         text = as_text(text)
@@ -197,8 +237,47 @@ class NativeSession:
         try:
             return self._done("edit", self._store.edit(start, stop, replacement))
         except _native.OverlapMismatch as error:
-            text = self._store.text()
-            return self._fall_back(error, text[:start] + replacement + text[stop:])
+            return self._fall_back(error, self._changed(start, stop, replacement))
+
+    def append_list(self, delta: str) -> ListSplice:
+        if self._fallen_back:
+            return self._fallen_back.append_list(delta)
+        store = self._store
+        path: PathTaken = "append" if store.chars else "fresh"
+        try:
+            start, stop, ids, chars = store.append_list(delta)
+        except _native.OverlapMismatch as error:
+            return _as_list(self._fall_back(error, store.text() + delta))
+        except UnicodeEncodeError as error:
+            raise bad_text(delta, error) from None
+        self._work = (path, chars)
+        return start + self._shift, stop + self._shift, ids
+
+    def replace_list(self, start: int, stop: int, replacement: str) -> ListSplice:
+        if self._fallen_back:
+            return self._fallen_back.replace_list(start, stop, replacement)
+        store, length = self._store, self._store.chars
+        check_range(start, stop, length)
+        path: PathTaken
+        try:
+            if stop - start == length:
+                path = "fresh"
+                start, stop, ids, chars = store.reset_list(replacement)
+            elif start == length:
+                path = "append"
+                start, stop, ids, chars = store.append_list(replacement)
+            else:
+                path = "edit"
+                start, stop, ids, chars = store.edit_list(start, stop, replacement)
+        except _native.OverlapMismatch as error:
+            return _as_list(self._fall_back(error, self._changed(start, stop, replacement)))
+        except UnicodeEncodeError as error:
+            raise bad_text(replacement, error) from None
+        self._work = (path, chars)
+        return start + self._shift, stop + self._shift, ids
+
+    def shared_ends(self, text: str) -> tuple[int, int]:
+        return self._fallen_back.shared_ends(text) if self._fallen_back else self._store.shared_ends(text)
 
     def fork(self) -> Session:
         if self._fallen_back:
@@ -215,15 +294,27 @@ class NativeSession:
         ids = self._store.ids()
         return np.concatenate([self._before, ids, self._behind]) if len(self._before) + len(self._behind) else ids
 
+    def ids_list(self) -> list[int]:
+        if self._fallen_back:
+            return self._fallen_back.ids_list()
+        ids = self._store.ids_list()
+        if len(self._before) + len(self._behind):
+            ids[:0] = self._before.tolist()
+            ids += self._behind.tolist()
+        return ids
+
     def validate(self) -> None:
         """Check every invariant of the native store; slow, for tests. Raises RuntimeError at the first broken one."""
         if not self._fallen_back:
             self._store.validate()
 
     def _done(self, path: PathTaken, splice: tuple[int, int, Ids]) -> Splice:
-        self._work = Work(path, self._store.chars_encoded)
-        shift = len(self._before)
-        return Splice(splice[0] + shift, splice[1] + shift, splice[2])
+        self._work = (path, self._store.chars_encoded)
+        return Splice(splice[0] + self._shift, splice[1] + self._shift, splice[2])
+
+    def _changed(self, start: int, stop: int, replacement: str) -> str:
+        text = self._store.text()
+        return text[:start] + replacement + text[stop:]
 
     def _fall_back(self, error: _native.OverlapMismatch, text: str) -> Splice:
         reference = self._by_reference()
@@ -238,6 +329,10 @@ def check_range(start: int, stop: int, length: int) -> None:
     """Raise BadEditError unless 0 <= start <= stop <= length (code points)."""
     if not 0 <= start <= stop <= length:
         raise BadEditError(f"the edit's range {start}:{stop} does not lie in the session's text of {length} characters")
+
+
+def _as_list(splice: Splice) -> ListSplice:
+    return splice.start, splice.stop, _native.list_of(splice.ids)
 
 
 def splice_between(old: Ids, new: Ids) -> Splice:

@@ -12,8 +12,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +27,109 @@ from tokenizers import Tokenizer as HfTokenizer
 from .errors import BadTokenizerError
 from .reference import HuggingFaceReference, Reference, TiktokenReference
 
+#: Bytes of a file that are read at once: its content need not be in memory in whole to be named.
+_PART_BYTES = 1 << 18
+
 Source = str | os.PathLike[str] | HfTokenizer | Any
 
 
-def open_source(source: Source) -> tuple[Reference, Any]:
-    """Open a tokenizer's reference, and what is compiled for the native path: its JSON (bytes), or its Encoding.
+@dataclass(frozen=True)
+class Made:
+    """A tokenizer's reference, and what is compiled for the native path: its JSON as bytes, or its Encoding.
 
-    Raises BadTokenizerError when the source can't be read as a tokenizer.
+    files: others that it was made from, by name, with their SHA-256.
     """
+
+    reference: Reference
+    described: Any
+    files: tuple[tuple[str, str], ...] = ()
+
+
+class Opened(ABC):
+    """A tokenizer, read but not understood yet.
+
+    content_sha256 names what was read. folder: where other files that it names lie.
+    """
+
+    folder: Path | None = None
+
+    def __init__(self, content_sha256: str) -> None:
+        self.content_sha256 = content_sha256
+
+    @abstractmethod
+    def make(self) -> Made:
+        """Build the reference, of this very content, however much later. Raises BadTokenizerError."""
+
+
+def open_source(source: Source) -> Opened:
+    """Read a tokenizer's content. Raises BadTokenizerError when the source can't be read."""
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(Path(source))
+        return _OpenedFile(Path(source))
     if isinstance(source, HfTokenizer):
-        content = source.to_str().encode()
-        return HuggingFaceReference.from_json(content), content
+        return _OpenedContent(source.to_str().encode())
     if type(source).__module__.split(".")[0] == "tiktoken":
-        return TiktokenReference(source), source
+        return _OpenedEncoding(source)
     raise BadTokenizerError(
         "a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, "
         f"not {type(source).__name__}"
     )
 
 
-def _open_path(path: Path) -> tuple[Reference, Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadTokenizerError(f"{path}: {error.strerror}") from None
+class _OpenedContent(Opened):
+    def __init__(self, content: bytes) -> None:
+        super().__init__(_sha256(content))
+        self._content = content
+
+    def make(self) -> Made:
+        return Made(HuggingFaceReference.from_json(self._content), self._content)
+
+
+class _OpenedEncoding(Opened):
+    def __init__(self, encoding: Any) -> None:
+        self._made = Made(TiktokenReference(encoding), encoding)
+        super().__init__(self._made.reference.sha256)
+
+    def make(self) -> Made:
+        return self._made
+
+
+class _OpenedFile(Opened):
+    """The file stays open, its content is not kept: whoever puts another file in its place leaves this one to us."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+            weakref.finalize(self, os.close, self._file)
+            super().__init__(self._digest())
+        except OSError as error:
+            raise BadTokenizerError(f"{path}: {error.strerror}") from None
+        self.folder = path.parent
+
+    def make(self) -> Made:
+        content = b"".join(self._parts(_PART_BYTES))
+        if _sha256(content) != self.content_sha256:
+            raise BadTokenizerError(f"{self._path}: changed in place since it was loaded")
+        return _make_path(self._path, content)
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for part in self._parts(_PART_BYTES):
+            digest.update(part)
+        return digest.hexdigest()
+
+    def _parts(self, size: int) -> Iterator[bytes]:
+        at = 0
+        while part := os.pread(self._file, size, at):
+            yield part
+            at += len(part)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _make_path(path: Path, content: bytes) -> Made:
     try:
         described = json.loads(content)
     except ValueError:
@@ -58,12 +140,12 @@ def _open_path(path: Path) -> tuple[Reference, Any]:
                 '{"ranks": "' + path.name + '", "pattern": REGEX, "special_tokens": {LITERAL: ID}}'
             ) from None
     if isinstance(described, dict) and isinstance(described.get("vocab"), list) and "config" in described:
-        encoding = _described(path, lambda: _tekken(described))
+        encoding, files = _described(path, lambda: (_tekken(described), ()))
     elif isinstance(described, dict) and "ranks" in described:
-        encoding = _described(path, lambda: _ranks(path, described))
+        encoding, files = _described(path, lambda: _ranks(path, described))
     else:
-        return HuggingFaceReference.from_json(content), content
-    return TiktokenReference(encoding), encoding
+        return Made(HuggingFaceReference.from_json(content), content)
+    return Made(TiktokenReference(encoding), encoding, files)
 
 
 def _described(path: Path, build: Any) -> Any:
@@ -97,16 +179,18 @@ def _tekken(described: dict[str, Any]) -> Any:
     return tiktoken.Encoding("tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
 
 
-def _ranks(path: Path, described: dict[str, Any]) -> Any:
+def _ranks(path: Path, described: dict[str, Any]) -> tuple[Any, tuple[tuple[str, str], ...]]:
     import tiktoken
 
     special = {str(literal): int(id_) for literal, id_ in described.get("special_tokens", {}).items()}
     ranks = {}
-    for number, line in enumerate((path.parent / described["ranks"]).read_bytes().splitlines(), 1):
+    content = (path.parent / described["ranks"]).read_bytes()
+    for number, line in enumerate(content.splitlines(), 1):
         if not line:
             continue
         word, _, rank = line.partition(b" ")
         if not rank.strip().isdigit():
             raise ValueError(f"{described['ranks']}: line {number} is no token and rank")
         ranks[base64.b64decode(word)] = int(rank)
-    return tiktoken.Encoding(path.stem, pat_str=described["pattern"], mergeable_ranks=ranks, special_tokens=special)
+    encoding = tiktoken.Encoding(path.stem, pat_str=described["pattern"], mergeable_ranks=ranks, special_tokens=special)
+    return encoding, ((described["ranks"], _sha256(content)),)

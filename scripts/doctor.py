@@ -18,9 +18,10 @@ from tokseam.broker import protocol
 from tokseam.broker.endpoints import EndpointError, back_endpoint, check_endpoint, ipc_path, make_private_folder
 from tokseam.client import connect
 from tokseam.client.errors import TokseamError
+from tokseam.kernels.cache import cache_dir
 from tokseam.workers import pinning
 
-from .options import endpoint_setting, load_tokenizers, setting
+from .options import describe_file, endpoint_setting, load_tokenizers, setting
 
 Finding = tuple[str, str, str]  # 'ok', 'note' or 'bad'; what; why
 
@@ -132,6 +133,10 @@ def check_tokenizers(specifications: tuple[str, ...]) -> Iterator[Finding]:
             yield "ok", f"tokenizer {name}", f"native ({tokenizer.sha256[:16]})"
         else:
             yield "note", f"tokenizer {name}", f"by the reference: {tokenizer.reason} ({tokenizer.sha256[:16]})"
+        if tokenizer.compiled_file is None:
+            yield "note", "compiled file", f"none, so each process compiles for itself: {cache_dir()} can't be written"
+        elif tokenizer.status == "native":
+            yield "ok", "compiled file", f"{describe_file(tokenizer.compiled_file)}, shared by all processes"
 
 
 @click.command()

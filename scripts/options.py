@@ -6,6 +6,7 @@ Limits: no subcommand is here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -49,3 +50,11 @@ def load_tokenizers(specifications: tuple[str, ...]) -> dict[str, engine.Tokeniz
         return load(specifications)
     except BadTokenizerError as error:
         raise click.BadParameter(str(error), param_hint="'--tokenizer'") from None
+
+
+def describe_file(path: Path) -> str:
+    """Return a file's path and size, for people."""
+    try:
+        return f"{path} ({path.stat().st_size / 1e6:.1f} MB)"
+    except OSError as error:
+        return f"{path} ({error.strerror})"

@@ -8,7 +8,7 @@ from rich.table import Table
 from tokseam.client import Embedded, connect
 from tokseam.client.errors import TokseamError
 
-from .options import endpoint_setting, load_tokenizers, setting
+from .options import describe_file, endpoint_setting, load_tokenizers, setting
 
 
 def table(entries: list[dict[str, str]]) -> Table:
@@ -36,11 +36,15 @@ def table(entries: list[dict[str, str]]) -> Table:
 def command(endpoint: str | None, specifications: tuple[str, ...]) -> None:
     """List tokenizers: name, native or reference, and why."""
     if specifications:
-        entries = Embedded(load_tokenizers(specifications)).tokenizers()
+        loaded = load_tokenizers(specifications)
+        Console().print(table(Embedded(loaded).tokenizers()))
+        for name, tokenizer in loaded.items():
+            where = "none" if tokenizer.compiled_file is None else describe_file(tokenizer.compiled_file)
+            click.echo(f"compiled file of {name}: {where}")
     else:
         try:
             with connect(endpoint, connect_timeout=3.0) as tier:
                 entries = tier.tokenizers()
         except TokseamError as error:
             raise click.ClickException(str(error)) from None
-    Console().print(table(entries))
+        Console().print(table(entries))

@@ -19,7 +19,6 @@ REPLACEMENTS: list[tuple[str, str]] = [
         r'"""The client of a broker, for asyncio\. sync\.py is generated from this file [^\n]*\n',
         '"""The client of a broker, for threads. Generated from aio.py by scripts/unasync.py: do not edit.\n',
     ),
-    (r"await self\._transport\.exchange", "self._transport.exchange"),
     (r"async def ", "def "),
     (r"async with ", "with "),
     (r"await ", ""),

@@ -6,19 +6,42 @@ its tests with the reason, or fails them under TOKSEAM_REQUIRE_TOKENIZERS=1.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import random
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support import families
+from tokseam.kernels import cache
 
 CHECKOUT = Path(__file__).parents[1]
 
 # The package under test may be installed elsewhere: tell it where this checkout's optional data lies.
 if "TOKSEAM_SHARED" not in os.environ and (CHECKOUT / ".." / "shared" / "data").is_dir():
     os.environ["TOKSEAM_SHARED"] = str((CHECKOUT / ".." / "shared").resolve())
+
+
+def _cache_of_our_own() -> None:
+    """Give this run a cache folder of its own, which shares this user's probed tables and nothing else.
+
+    The many tokenizers made to order would drive this user's compiled files out of it.
+    """
+    mine = Path(tempfile.mkdtemp(prefix="tokseam-tests-"))
+    atexit.register(shutil.rmtree, mine, ignore_errors=True)
+    for kind in ("classes", "normalization"):
+        shared = cache.cache_dir() / kind
+        with contextlib.suppress(OSError):
+            shared.mkdir(parents=True, exist_ok=True)
+            (mine / kind).symlink_to(shared.resolve(), target_is_directory=True)
+    os.environ["TOKSEAM_CACHE_DIR"] = str(mine)
+
+
+_cache_of_our_own()
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=_QUIET)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +57,9 @@ class Limits(NamedTuple):
     text_bytes: int = protocol.MESSAGE_MAX_BYTES - protocol.HEADER_MAX_BYTES
     #: Largest request, in bytes over all its frames.
     message_bytes: int = protocol.MESSAGE_MAX_BYTES
+    #: Bytes of text that a leaving worker hands over, most recently used sessions first: its heirs encode them anew, a
+    #: third of a second in all.
+    handover_bytes: int = 32 * 1024 * 1024
     #: Replies kept per session: a client has one request of a session under way, so the last is enough; a few more
     #: serve clients that share a session.
     replies: int = 4
@@ -96,6 +99,23 @@ class Alarm(NamedTuple):
     history: tuple[Step, ...]
 
 
+class Unsettled(NamedTuple):
+    """An answer whose books are not kept yet."""
+
+    request: Request
+    held: Held | None
+    reply: Reply
+    packed: list[Buffer]
+
+
+class Draft(NamedTuple):
+    """A sample without what its reply says."""
+
+    sample: Sample
+    #: The session as it was before the step, whose text and ids the sample needs; None where it needs none.
+    before: engine.Session | None
+
+
 #: What stands between engine and wire. Nothing in a tier; tests plant faults there.
 Seam = Callable[[Request, Reply], Reply]
 
@@ -109,6 +129,7 @@ _COUNTERS = (
     "path_reference",
     "chars_encoded",
     "forks",
+    "adopted",
     "stale",
     "resent",
     "evicted",
@@ -145,9 +166,10 @@ class WorkerCore:
         self.samples: list[Sample] = []
         self._sampler = sampler
         self._seam = seam
-        #: Of the answer under way: the caller's clock, and what was drawn for a sample of it.
+        #: Of the answer under way: the caller's clock, what was drawn for a sample of it, and what `settle` is owed.
         self._now = 0.0
-        self._drafts: list[Sample] = []
+        self._drafts: list[Draft] = []
+        self._unsettled: Unsettled | None = None
         #: Least recently used first. Sum of their memory is `session_bytes`.
         self.sessions: OrderedDict[SessionKey, Held] = OrderedDict()
         self.session_bytes = 0
@@ -174,13 +196,20 @@ class WorkerCore:
         }
 
     def handle(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
+        """Answer one request and do all that follows: `answer`, then `settle`. Never raises."""
+        answered = self.answer(frames, now)
+        self.settle()
+        return answered
+
+    def answer(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
         """Answer one request: its reply's code, and the reply's frames. Never raises.
 
-        `now` is any clock in seconds that does not go back; it paces the samples' byte budget.
+        `now` is any clock in seconds that does not go back; it paces the samples' byte budget. What the reply need not
+        wait for is left to `settle`, which the caller owes once the reply is out.
         """
+        self.settle()
         self.counters["requests"] += 1
         self._now = now
-        self._drafts.clear()
         request_id: bytes | None = None
         try:
             request = protocol.unpack_request(frames, self.limits.message_bytes)
@@ -193,10 +222,7 @@ class WorkerCore:
             if self._seam is not None:
                 reply = self._seam(request, reply)
             packed = protocol.pack_reply(reply)
-            if held is not None:
-                self._keep(held, request.request_id, packed)
-                self._watch(request, held)
-            self._sample(packed)
+            self._unsettled = Unsettled(request, held, reply, packed)
             return reply.code, packed
         except WireError as error:
             self.counters["stale" if error.code == STALE else "refused"] += 1
@@ -213,6 +239,25 @@ class WorkerCore:
             log.exception("a request failed")
             return INTERNAL, protocol.pack_reply(Reply(request_id, INTERNAL, f"the worker failed: {error!r}"))
 
+    def settle(self) -> None:
+        """Keep the books of the last answer: its reply for a resend, memory, history, alarm, samples. Never raises."""
+        unsettled, self._unsettled = self._unsettled, None
+        drafts, self._drafts = self._drafts, []
+        if unsettled is None:
+            return
+        request, held, reply, packed = unsettled
+        try:
+            if held is not None:
+                self._keep(held, request.request_id, packed)
+                self._record(request, held, reply)
+                self._measure(request.new_key if request.op == "fork" else request.key, held)
+                self._watch(request, held)
+        except Exception:
+            self.counters["failed"] += 1
+            log.exception("the books of an answer could not be kept")
+        if drafts:
+            self._sample(drafts, packed)
+
     def _refuse(self, request_id: bytes | None, message: str) -> tuple[str, list[Buffer]]:
         self.counters["refused"] += 1
         return BAD_REQUEST, protocol.pack_reply(Reply(request_id, BAD_REQUEST, message))
@@ -228,6 +273,8 @@ class WorkerCore:
             return self._change(request)
         if op == "fork":
             return self._fork(request)
+        if op == "adopt":
+            return self._adopt(request), None
         if op == "close":
             self._drop(request.key)
             return Reply(request.request_id), None
@@ -291,10 +338,7 @@ class WorkerCore:
             # Sent again after its reply was lost: the state stays, or a continuation under way would find it stale.
             self._draw(request, tokenizer.sha256, request.flags, text)
             return self._patched(request, previous, engine.Splice(0, 0, previous.engine.ids())), previous
-        session = tokenizer.session(
-            add_special_tokens=bool(request.flags & ADD_SPECIAL_TOKENS),
-            split_special_tokens=bool(request.flags & SPLIT_SPECIAL_TOKENS),
-        )
+        session = _session(tokenizer, request.flags)
         session.reset(text)
         held = Held(
             session,
@@ -325,7 +369,6 @@ class WorkerCore:
         held.text_bytes += len(payload)
         held.revision += 1
         held.digest = protocol.digest_change(held.digest, request.op, request.start, request.stop, payload)
-        self._measure(request.key, held)
         return self._patched(request, held, splice), held
 
     def _fork(self, request: Request) -> tuple[Reply, Held]:
@@ -336,32 +379,67 @@ class WorkerCore:
         self._hold(request.new_key, twin)
         return Reply(request.request_id, revision=twin.revision, digest=twin.digest), twin
 
+    def _adopt(self, request: Request) -> Reply:
+        """Take a session over from a worker that leaves, at its revision, if there is room: it drives nobody out.
+
+        What is here under its id is older: the broker sends none whose client was here since.
+        """
+        reply = Reply(request.request_id)
+        tokenizer = self._tokenizer(request)
+        text = request.body[0]
+        self._check_text_size(request, len(text))
+        self._drop(request.key)
+        if len(self.sessions) >= self.limits.sessions:
+            return reply
+        session = _session(tokenizer, request.flags)
+        session.reset(text)
+        if self.session_bytes + session.memory_bytes > self.limits.session_bytes:
+            return reply
+        held = Held(session, tokenizer.sha256, request.flags, request.revision, request.digest, len(text))
+        self.sessions[request.key] = held
+        # The one before it was used later, and whatever else is here too.
+        self.sessions.move_to_end(request.key, last=False)
+        self._measure(request.key, held)
+        self.counters["adopted"] += 1
+        return reply
+
+    def parting(self) -> Iterator[list[Buffer]]:
+        """Yield an 'adopt' request for each session worth it, most recently used first, up to `handover_bytes`.
+
+        Those that the reference answers are left out: to encode them again would keep an heir for long.
+        """
+        left = self.limits.handover_bytes
+        for (tenant, name), held in reversed(self.sessions.items()):
+            if held.text_bytes > left or self._tokenizers[held.sha256].status != "native":
+                continue
+            text = held.engine.text().encode()
+            left -= len(text)
+            # Any id serves, since nobody waits for the reply; a digest has an id's length.
+            request = Request("adopt", held.digest, tenant, None, held.sha256, held.flags, name, body=[text])
+            request.revision, request.digest = held.revision, held.digest
+            yield protocol.pack_request(request)
+
     def _patched(self, request: Request, held: Held, splice: engine.Splice) -> Reply:
-        work = held.engine.work
-        self.counters[f"path_{work.path}"] += 1
-        self.counters["chars_encoded"] += work.chars_encoded
-        held.history.append(
-            Step(
-                held.revision,
-                request.op,
-                request.start,
-                request.stop,
-                len(request.body[0]),
-                splice.start,
-                splice.stop,
-                len(splice.ids),
-            )
-        )
+        path, chars_encoded = held.engine.work
         return Reply(
             request.request_id,
             revision=held.revision,
             digest=held.digest,
             start=splice.start,
             stop=splice.stop,
-            path=work.path,
-            chars_encoded=work.chars_encoded,
-            body=[_packed(splice.ids)],
+            path=path,
+            chars_encoded=chars_encoded,
+            body=(_packed(splice.ids),),
         )
+
+    def _record(self, request: Request, held: Held, reply: Reply) -> None:
+        """Enter a step that was answered into the counters and the session's history."""
+        if reply.start is None or reply.stop is None or reply.path is None:
+            return  # a fork changes nothing
+        self.counters[f"path_{reply.path}"] += 1
+        self.counters["chars_encoded"] += reply.chars_encoded or 0
+        asked = (held.revision, request.op, request.start, request.stop, len(request.body[0]))
+        held.history.append(Step(*asked, reply.start, reply.stop, len(reply.body[0]) // 4))
 
     # -- checking again ---------------------------------------------------------------------------------------
 
@@ -370,37 +448,30 @@ class WorkerCore:
     ) -> None:
         """Perhaps begin a sample of the answer under way. `held`: the session whose text and ids it changes.
 
-        Comes before the change: what stood before it is copied here.
+        Comes before the change, and keeps what stands before it as a fork, which costs no copy while the reply waits.
         """
         sampler = self._sampler
         if sampler is None or not sampler.draw(len(payload) + (held.text_bytes if held else 0), self._now):
             return
         try:
+            sample = Sample(sha256, flags, request.op, b"", request.start, request.stop, payload, b"", place=place)
             if held is None:
-                draft = Sample(sha256, flags, request.op, b"", 0, 0, payload, b"", place=place)
+                self._drafts.append(Draft(sample, None))
             else:
-                text = held.engine.text()
-                start, stop = (len(text), len(text)) if request.op == "append" else (request.start, request.stop)
-                ids = _packed(held.engine.ids())
-                draft = Sample(sha256, flags, request.op, text.encode(), start, stop, payload, ids)
-                draft.history = [*held.history]
+                sample.history = [*held.history]
+                self._drafts.append(Draft(sample, held.engine.fork()))
         except Exception:  # no memory, most likely: the answer matters more
             self.counters["shadow_faults"] += 1
-            return
-        self._drafts.append(draft)
 
-    def _sample(self, packed: list[Buffer]) -> None:
-        """Complete what was begun with what goes out: read back from the very frames."""
-        if not self._drafts:
-            return
+    def _sample(self, drafts: list[Draft], packed: list[Buffer]) -> None:
+        """Complete what was begun with what went out: read back from the very frames."""
         try:
             reply = protocol.unpack_reply(packed)
             if reply.code == OK:
-                self.samples += [_completed(draft, reply) for draft in self._drafts]
+                self.samples += [_completed(draft, reply) for draft in drafts]
         except Exception:
             self.counters["shadow_faults"] += 1
             log.exception("an answer could not be sampled")
-        self._drafts.clear()
 
     def _watch(self, request: Request, held: Held) -> None:
         """Raise an alarm where the engine caught itself since the last look."""
@@ -485,7 +556,6 @@ class WorkerCore:
 
     def _measure(self, key: SessionKey, held: Held) -> None:
         """Bring the books up to date after a change, and evict what is too much, but never `key` itself."""
-        # The reply to the change that is being measured is kept afterwards, and counted at the next.
         size = held.engine.memory_bytes + held.reply_bytes
         self.session_bytes += size - held.memory_bytes
         held.memory_bytes = size
@@ -525,21 +595,33 @@ class WorkerCore:
             assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
 
 
-def _completed(draft: Sample, reply: Reply) -> Sample:
-    """Put into a sample what its reply says."""
-    if draft.op == "count":
-        draft.count = reply.count
-    elif draft.op == "batch":
+def _completed(draft: Draft, reply: Reply) -> Sample:
+    """Put into a sample what stood before the step, and what its reply says."""
+    sample = draft.sample
+    if draft.before is not None:
+        text = draft.before.text()
+        sample.text, sample.ids = text.encode(), _packed(draft.before.ids())
+        if sample.op == "append":
+            sample.start = sample.stop = len(text)
+    if sample.op == "count":
+        sample.count = reply.count
+    elif sample.op == "batch":
         ends = np.cumsum(_numbers(reply.body[0], "reply"), dtype=np.uint64) * 4
-        start = int(ends[draft.place - 1]) if draft.place else 0
-        draft.patch = memoryview(reply.body[1])[start : int(ends[draft.place])]
+        start = int(ends[sample.place - 1]) if sample.place else 0
+        sample.patch = memoryview(reply.body[1])[start : int(ends[sample.place])]
     else:
-        draft.patch = reply.body[0]
-    draft.path = reply.path or ""
-    draft.revision = reply.revision or 0
-    if draft.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
-        draft.ids_start, draft.ids_stop = reply.start or 0, reply.stop or 0
-    return draft
+        sample.patch = reply.body[0]
+    sample.path = reply.path or ""
+    sample.revision = reply.revision or 0
+    if sample.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
+        sample.ids_start, sample.ids_stop = reply.start or 0, reply.stop or 0
+    return sample
+
+
+def _session(tokenizer: engine.Tokenizer, flags: int) -> engine.Session:
+    return tokenizer.session(
+        add_special_tokens=bool(flags & ADD_SPECIAL_TOKENS), split_special_tokens=bool(flags & SPLIT_SPECIAL_TOKENS)
+    )
 
 
 def _encode(tokenizer: engine.Tokenizer, text: Buffer, flags: int) -> engine.Ids:

@@ -13,6 +13,7 @@ Limits: what a message means is core.py's matter.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import random
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
-from tokseam.broker import protocol
+from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Buffer, Envelope, WireError
 from tokseam.kernels.errors import BadTokenizerError
 
@@ -41,12 +42,17 @@ CREDITS = 8
 #: Seconds before the first new try to reach a silent broker, and at most.
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 2.0
+#: Times a heartbeat that a waiting worker looks at what else there is: the next beat, a signal to stop. It waits
+#: on its socket alone, since to watch more would cost every request.
+LOOKS = 8
 #: Sessions told in one message after a reconnect: at the longest ids a megabyte and a half.
 SESSIONS_PER_MESSAGE = 4096
 #: Milliseconds that a reply may wait for room in the socket before the broker counts as gone.
 SEND_MS = 2000
 #: Milliseconds to wait, when leaving, for requests that the broker sent before it knew.
 LEAVE_MS = 50
+#: Seconds that handing sessions over may take.
+HANDOVER_S = 2.0
 #: Milliseconds to deliver what is left when closing.
 LINGER_MS = 500
 
@@ -82,8 +88,6 @@ class Shell:
         self._context = zmq.Context()
         for cpu in settings.io_cpus:
             self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
-        #: Watches the socket, and the pipe that a signal writes to.
-        self._poller = zmq.Poller()
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
@@ -99,10 +103,6 @@ class Shell:
     def run(self) -> None:
         """Serve until told to stop."""
         signal.signal(signal.SIGTERM, self._on_signal)
-        wake_reader, wake_writer = os.pipe()
-        os.set_blocking(wake_writer, False)
-        signal.set_wakeup_fd(wake_writer)
-        self._poller.register(wake_reader, zmq.POLLIN)
         self._connect_shadow()
         self._connect()
         try:
@@ -127,7 +127,6 @@ class Shell:
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.SNDHWM, 2 * self.outbox.samples)  # the outbox bounds; this is a fuse
         made.connect(self.settings.shadow_endpoint)
-        self._poller.register(made, zmq.POLLIN)
         self._shadow = made
 
     def _connect(self) -> None:
@@ -135,12 +134,12 @@ class Shell:
         made.setsockopt(zmq.LINGER, LINGER_MS)
         made.setsockopt(zmq.IMMEDIATE, 1)
         made.setsockopt(zmq.SNDTIMEO, SEND_MS)
+        made.setsockopt(zmq.RCVTIMEO, max(1, int(1000 * self.settings.heartbeat_s / LOOKS)))
         made.connect(self.settings.endpoint)
-        self._poller.register(made, zmq.POLLIN)
         self._socket = made
         self._last_heard = self._last_beat = time.monotonic()
         settings = self.settings
-        self._send(
+        self._tell(
             Envelope(
                 "ready",
                 name=settings.name,
@@ -153,12 +152,11 @@ class Shell:
         )
         keys = [list(key) for key in self.core.sessions]
         for first in range(0, len(keys), SESSIONS_PER_MESSAGE):
-            self._send(Envelope("sessions", sessions=keys[first : first + SESSIONS_PER_MESSAGE]))
+            self._tell(Envelope("sessions", sessions=keys[first : first + SESSIONS_PER_MESSAGE]))
 
     def _reconnect(self) -> None:
         log.info("the broker is silent; connecting anew")
         if self._socket is not None:
-            self._poller.unregister(self._socket)
             self._socket.close(0)
             self._socket = None
         time.sleep(self._backoff_s * random.uniform(0.5, 1.0))
@@ -166,44 +164,44 @@ class Shell:
         self._connect()
 
     def _turn(self) -> None:
-        """Wait for a message or the next heartbeat, and deal with it."""
-        settings = self.settings
+        """Wait a while for a message and deal with it; beat when it is time."""
         assert self._socket is not None
-        beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
-        ready = dict(self._poller.poll(max(0, int((self._last_beat + beat_s - time.monotonic()) * 1000) + 1)))
-        if self._socket in ready:
-            frames = self._socket.recv_multipart()
+        heard = True
+        try:
+            message = frames.receive(self._socket, frames.WAIT)
+        except zmq.Again:
+            heard = False
+        else:
             self._last_heard = time.monotonic()
             self._backoff_s = BACKOFF_MIN_S
-            self._receive(frames)
-        if self._shadow in ready:
-            self._take_verdicts()
+            self._receive(message)
+        settings = self.settings
+        beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
         now = time.monotonic()
-        if now - self._last_beat >= beat_s and not self._stopping:
-            self._last_beat = now
-            # Silence counts only while listening: what came during a long request is still in the socket.
-            if now - self._last_heard > settings.heartbeat_s * settings.misses and self._socket not in ready:
-                self._reconnect()
-            else:
-                self._counted = False
-                self._send(Envelope("heartbeat", stats=self._stats()))
+        if now - self._last_beat < beat_s or self._stopping:
+            return
+        self._last_beat = now
+        # Silence counts only while listening: what came during a long request is still in the socket.
+        if now - self._last_heard > settings.heartbeat_s * settings.misses and not heard:
+            self._reconnect()
+            return
+        if self._shadow is not None:
+            self._take_verdicts(self._shadow)
+        self._counted = bool(self.outbox.open)  # verdicts will move them
+        self._tell(Envelope("heartbeat", stats=self._stats()))
 
-    def _receive(self, frames: list[bytes]) -> None:
+    def _receive(self, message: list[bytes]) -> None:
+        job = protocol.work_job(message[0])
+        if job is not None:
+            self._work(job, message)
+            return
         try:
-            envelope = protocol.unpack_envelope(frames[0])
+            envelope = protocol.unpack_envelope(message[0])
         except WireError as error:
             log.warning("a message from the broker is ignored: %s", error)
             return
         if envelope.op == "work":
-            self._counted = True
-            code, reply = self.core.handle(frames[1:], time.monotonic())
-            self._send(Envelope("done", job=envelope.job, code=code), reply)
-            for sample in self.core.samples:
-                self._hand_over(sample)
-            self.core.samples.clear()
-            for alarm in self.core.alarms:
-                self._raise(alarm)
-            self.core.alarms.clear()
+            self._work(envelope.job, message)
         elif envelope.op == "demote":
             for demotion in envelope.demotions or ():
                 if self.core.demote(demotion):
@@ -217,14 +215,31 @@ class Shell:
         elif envelope.op == "drain":
             self._stopping = self._drained = True
 
-    def _send(self, envelope: Envelope, rest: Sequence[Buffer] = ()) -> None:
+    def _work(self, job: int, message: list[bytes]) -> None:
+        """Answer a request; what the answer need not wait for comes once it is out."""
+        self._counted = True
+        code, reply = self.core.answer(message[1:], time.monotonic())
+        self._send(protocol.pack_done(job, code), reply)
+        self.core.settle()
+        if self.core.samples:
+            for sample in self.core.samples:
+                self._hand_over(sample)
+            self.core.samples.clear()
+        if self.core.alarms:
+            for alarm in self.core.alarms:
+                self._raise(alarm)
+            self.core.alarms.clear()
+
+    def _send(self, envelope: bytes, rest: Sequence[Buffer] = ()) -> None:
         assert self._socket is not None
-        frames = [protocol.pack_envelope(envelope), *rest]
         try:
-            self._socket.send_multipart(frames, copy=all(len(frame) < zmq.COPY_THRESHOLD for frame in frames))
+            frames.send(self._socket, [envelope, *rest], frames.WAIT)
         except zmq.Again:
             log.warning("the broker takes nothing; this message is dropped")
             self._last_heard = float("-inf")
+
+    def _tell(self, envelope: Envelope) -> None:
+        self._send(protocol.pack_envelope(envelope))
 
     def _stats(self) -> dict[str, int]:
         stats = self.core.stats()
@@ -243,23 +258,21 @@ class Shell:
     def _hand_over(self, sample: Sample) -> None:
         """Send a sample to the verifier, or drop it: the answer is out, and the next one must not wait."""
         assert self._shadow is not None
+        self._take_verdicts(self._shadow)  # they make room
         sample.emitted = time.monotonic()
         sample.when_ms = int(time.time() * 1000)
         number = self.outbox.offer(sample.size, sample.emitted)
         if number is None:
             return
-        frames = pack_sample(sample, number, self.settings.name)
         try:
-            self._shadow.send_multipart(frames, zmq.DONTWAIT, copy=sample.size < zmq.COPY_THRESHOLD)
+            frames.send(self._shadow, pack_sample(sample, number, self.settings.name))
         except zmq.Again:
             self.outbox.take_back(number)
 
-    def _take_verdicts(self) -> None:
-        assert self._shadow is not None
-        self._counted = True
-        while True:
+    def _take_verdicts(self, shadow: zmq.Socket[bytes]) -> None:
+        while self.outbox.open:
             try:
-                self.outbox.settle(int.from_bytes(self._shadow.recv_multipart(zmq.DONTWAIT)[-1], "little"))
+                self.outbox.settle(int.from_bytes(frames.receive(shadow)[-1], "little"))
             except zmq.Again:
                 return
 
@@ -283,15 +296,24 @@ class Shell:
         demotion = demotion_of(report.tokenizer_sha256, f"a repair's overlap differed ({report.what})", name, when_ms)
         log.error("tokenizer %s: %s", report.tokenizer_sha256[:16], demotion.reason)
         self.core.demote(demotion)
-        self._send(Envelope("demote", demotions=[demotion]))
+        self._tell(Envelope("demote", demotions=[demotion]))
 
     def _leave(self) -> None:
-        """Ask for no more work, answer what is on its way, say goodbye. Without a broker there is nobody to tell."""
+        """Ask for no more work, answer what is on its way, hand the sessions over, say goodbye.
+
+        Without a broker there is nobody to tell.
+        """
         assert self._socket is not None
         try:
             self._socket.send(protocol.pack_envelope(Envelope("leave")), zmq.DONTWAIT)
             while self._socket.poll(LEAVE_MS):
-                self._receive(self._socket.recv_multipart())
+                self._receive(frames.receive(self._socket))
+            handover = protocol.pack_envelope(Envelope("handover"))
+            stop_by = time.monotonic() + HANDOVER_S
+            for message in self.core.parting():
+                frames.send(self._socket, [handover, *message], frames.WAIT)
+                if time.monotonic() > stop_by:
+                    break
             self._socket.send(protocol.pack_envelope(Envelope("disconnect")), zmq.DONTWAIT)
         except zmq.Again:
             return
@@ -337,6 +359,7 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     )
     sampler = Sampler(options.shadow_rate, options.shadow_bytes_per_s) if options.shadow_endpoint else None
     quarantine = Quarantine(options.quarantine_dir) if options.quarantine_dir else None
+    gc.freeze()  # what is here now stays: a later collection need not look at it
     Shell(WorkerCore(tokenizers, limits, sampler=sampler, seam=seam), settings, quarantine).run()
     return 0
 

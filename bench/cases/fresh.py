@@ -35,7 +35,7 @@ COLUMNS = ("fresh", "prewarmed", "repeated")
 def jobs(options: Options) -> list[Job]:
     sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
     kinds = options.texts or (("english", "code") if options.quick else tuple(texts.KINDS))
-    cores = (1,) if options.quick else (1, 2)
+    cores = options.cores or ((1,) if options.quick else (1, 2))
     return [
         {
             "tokenizer": tokenizer,
@@ -59,7 +59,7 @@ def run(job: Job) -> list[Row]:
     kind, chars = job["text"], job["chars"]
     corpus = texts.Corpus(kind, subject.literals)
     fresh, prewarmed, repeats = ROUNDS.get(chars, LARGE_ROUNDS)
-    contest = Contest(subject, job["peers"], job["cores"])
+    contest = Contest(subject, job["peers"], job["cores"], job.get("without"))
     other = texts.Corpus(texts.warm_up_kind(kind), subject.literals)
     # A large one too: buffers grow and pools start at the first large text, which is no property of the one measured.
     for size in (300, 3_000, 30_000, min(chars, 300_000 if job["quick"] else 1_000_000)):

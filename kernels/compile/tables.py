@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _native
+from ..facts import Facts
+from ..offsets import trim_tables
 from .automaton import Automaton, Program, build
 from .class_probe import (
     CODE_POINTS,
@@ -73,6 +75,12 @@ class Compiled:
     pairs: Pairs | None
     contexts: Contexts | None
     native: dict[str, Any]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the tokenizer needs beside the encoder."""
+        pipeline = self.pipeline
+        return Facts(pipeline.prefix, pipeline.suffix, pipeline.space_in_front, trim_tables(pipeline, self.native))
 
     @cached_property
     def encoder(self) -> _native.Encoder:

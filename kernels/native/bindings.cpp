@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,8 +19,8 @@
 #include "encoder_image.hpp"
 #include "image.hpp"
 #include "mapped_file.hpp"
-#include "session.hpp"
-#include "textdiff.hpp"
+#include "python_values.hpp"
+#include "session_bindings.hpp"
 
 namespace nb = nanobind;
 
@@ -28,58 +29,11 @@ namespace {
 using tokseam::Encoder;
 using tokseam::Image;
 
-template <class T>
-using Array = nb::ndarray<nb::numpy, T>;
-template <class T>
-using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-
-// Hand a vector over to numpy without copying it.
-template <class T>
-Array<T> to_numpy(std::vector<T> values, std::size_t columns = 1) {
-  auto* owned = new std::vector<T>(std::move(values));
-  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  if (columns > 1) return Array<T>(owned->data(), {owned->size() / columns, columns}, owner);
-  return Array<T>(owned->data(), {owned->size()}, owner);
-}
-
-template <class T>
-std::vector<T> to_vector(const Input<T>& values) {
-  return std::vector<T>(values.data(), values.data() + values.size());
-}
-
-// The UTF-8 of a str. An ASCII str is its own UTF-8; another one is encoded for this call only, so that a large text
-// does not
-// keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
-class Utf8 {
- public:
-  explicit Utf8(nb::handle text) {
-    if (PyUnicode_IS_COMPACT_ASCII(text.ptr())) {
-      view_ = {static_cast<const char*>(PyUnicode_DATA(text.ptr())),
-               static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.ptr()))};
-      return;
-    }
-    bytes_ = nb::steal<nb::bytes>(PyUnicode_AsUTF8String(text.ptr()));
-    if (!bytes_.is_valid()) throw nb::python_error();
-    view_ = {bytes_.c_str(), bytes_.size()};
-  }
-  std::string_view view() const { return view_; }
-
- private:
-  nb::bytes bytes_;
-  std::string_view view_;
-};
-
-tokseam::CodePoints code_points(nb::handle text) {
-  return {PyUnicode_DATA(text.ptr()), static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.ptr())),
-          static_cast<int>(PyUnicode_KIND(text.ptr()))};
-}
-
-std::pair<std::size_t, std::size_t> shared_ends(nb::str a, nb::str b) {
-  const tokseam::CodePoints left = code_points(a), right = code_points(b);
-  nb::gil_scoped_release release;
-  const auto ends = tokseam::shared_ends(left, right);
-  return {ends.prefix, ends.suffix};
-}
+using tokseam::python::Array;
+using tokseam::python::Input;
+using tokseam::python::to_numpy;
+using tokseam::python::to_vector;
+using tokseam::python::Utf8;
 
 template <class T>
 std::vector<T> vector_of(const nb::dict& tables, const char* name) {
@@ -197,9 +151,11 @@ Image open_image(const std::string& path, const nb::bytes& key) {
   return Image(std::move(file.data), file.size, made_for);
 }
 
-nb::bytes image_facts(const Image& image) {
-  const auto facts = image.get<char>(tokseam::Section::facts);
-  return nb::bytes(facts.data(), facts.size());
+using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+
+// A view that keeps the image.
+Bytes image_bytes(nb::handle_t<Image> self, std::span<const std::byte> bytes) {
+  return Bytes(bytes.data(), {bytes.size()}, self);
 }
 
 Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued) {
@@ -255,76 +211,28 @@ Array<std::int64_t> cuts(const Encoder& encoder, nb::str text, std::size_t gap) 
   return to_numpy(std::move(positions));
 }
 
-// A session and the encoder it stands on, which must outlive it.
-class NativeSession {
- public:
-  using Store = tokseam::Session<Encoder>;
-  NativeSession(nb::object encoder, bool split_special)
-      : owner_(std::move(encoder)), store_(nb::cast<const Encoder&>(owner_), split_special) {}
-  NativeSession(nb::object encoder, Store store) : owner_(std::move(encoder)), store_(std::move(store)) {}
-
-  nb::tuple reset(nb::str text) {
-    return change(text, [this](std::string_view view) { return store_.reset(view); });
-  }
-  nb::tuple append(nb::str delta) {
-    return change(delta, [this](std::string_view view) { return store_.append(view); });
-  }
-  nb::tuple edit(std::size_t start, std::size_t stop, nb::str replacement) {
-    return change(replacement, [=, this](std::string_view view) { return store_.edit(start, stop, view); });
-  }
-  NativeSession fork() const { return NativeSession(owner_, store_.fork()); }
-
-  nb::str text() const {
-    std::string bytes(store_.bytes(), '\0');
-    store_.copy_text(bytes.data());
-    return nb::str(bytes.data(), bytes.size());
-  }
-  Array<std::uint32_t> ids() const {
-    std::vector<std::uint32_t> values(store_.id_count());
-    store_.copy_ids(values.data());
-    return to_numpy(std::move(values));
-  }
-  const Store& store() const { return store_; }
-
- private:
-  template <class Operation>
-  nb::tuple change(nb::handle text, Operation&& operation) {
-    const Utf8 utf8(text);
-    tokseam::Splice splice;
-    {
-      nb::gil_scoped_release release;
-      splice = operation(utf8.view());
-    }
-    return nb::make_tuple(splice.start, splice.stop, to_numpy(std::move(splice.ids)));
-  }
-
-  nb::object owner_;
-  Store store_;
-};
-
 }  // namespace
 
 NB_MODULE(_native, m) {
   nb::exception<tokseam::BadImage>(m, "BadImage", PyExc_ValueError);
-  nb::exception<tokseam::OverlapMismatch>(m, "OverlapMismatch", PyExc_RuntimeError);
-
-  m.def("shared_ends", &shared_ends, nb::arg("a"), nb::arg("b"),
-        "Code points that two texts share at the start and, beyond that, at the end.");
+  tokseam::python::bind_sessions(m);
 
   m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
         "Which path scans text on this processor: 'avx2' or 'portable'.");
+
+  m.attr("IMAGE_FORMAT") = tokseam::kImageFormat;
 
   nb::class_<Image>(m, "Image", "A compiled tokenizer's tables and facts, in memory or mapped from a file; immutable.")
       .def(nb::new_(&make_image), nb::arg("tables").none(), nb::arg("facts"), nb::arg("key"),
            "Lay out tables (None: facts alone). `key`: 32 bytes that say what it is made from.")
       .def_static("open", &open_image, nb::arg("path"), nb::arg("key"),
                   "Map a file. Raises BadImage unless it is whole, of this format, and was made for `key`.")
-      .def_prop_ro("facts", &image_facts)
-      .def_prop_ro("size", [](const Image& image) { return image.bytes().size(); })
-      .def("data", [](const Image& image) {
-        return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(image.bytes().data(), {image.bytes().size()},
-                                                                      nb::find(image));
-      }, nb::rv_policy::reference, "The bytes of its file, read-only.");
+      .def_prop_ro("facts", [](nb::handle_t<Image> self) {
+        return image_bytes(self, nb::cast<const Image&>(self).get<std::byte>(tokseam::Section::facts));
+      }, "What was noted down with the tables: uint8, read-only, where it lies.")
+      .def_prop_ro("data", [](nb::handle_t<Image> self) {
+        return image_bytes(self, nb::cast<const Image&>(self).bytes());
+      }, "All bytes of its file: uint8, read-only, where they lie.");
 
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::init<Image>(), nb::arg("image"))
@@ -338,20 +246,4 @@ NB_MODULE(_native, m) {
       .def("forget_segments", &Encoder::forget_segments, "Drop cached segments, which change no answer: for measuring.")
       .def("cuts", &cuts, nb::arg("text"), nb::arg("gap") = 1,
            "Synchronizing positions in code points, each at least `gap` bytes behind the one before.");
-
-  nb::class_<NativeSession>(m, "Session", "One text and its ids, without what a template adds. One thread at a time.")
-      .def(nb::init<nb::object, bool>(), nb::arg("encoder"), nb::arg("split_special") = false)
-      .def("reset", &NativeSession::reset, nb::arg("text"))
-      .def("append", &NativeSession::append, nb::arg("delta"))
-      .def("edit", &NativeSession::edit, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
-      .def("fork", &NativeSession::fork)
-      .def("text", &NativeSession::text)
-      .def("ids", &NativeSession::ids)
-      .def("validate", [](const NativeSession& s) { s.store().validate(); })
-      .def_prop_ro("chars", [](const NativeSession& s) { return s.store().chars(); })
-      .def_prop_ro("token_count", [](const NativeSession& s) { return s.store().id_count(); })
-      .def_prop_ro("chunk_count", [](const NativeSession& s) { return s.store().chunk_count(); })
-      .def_prop_ro("memory_bytes", [](const NativeSession& s) { return s.store().memory_bytes(); })
-      .def_prop_ro("chars_encoded", [](const NativeSession& s) { return s.store().last().chars_encoded; })
-      .def_prop_ro("overlap_ids", [](const NativeSession& s) { return s.store().last().overlap_ids; });
 }

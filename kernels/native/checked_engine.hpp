@@ -30,13 +30,6 @@ struct OverlapMismatch : std::runtime_error {
   std::size_t position;  // code points into the text that the operation would have made: the synchronizing position
 };
 
-// The ids of a text, with the marks of the cuts that were asked for.
-struct Encoded {
-  std::vector<std::uint32_t> ids;
-  std::vector<std::size_t> marks;  // one for each cut, ascending, none above ids.size()
-  std::size_t chars = 0;           // code points of the text that was encoded
-};
-
 template <ChunkEngine Engine>
 class CheckedEngine {
  public:
@@ -64,14 +57,15 @@ class CheckedEngine {
     return cut;
   }
 
-  // Encodes text that stands `chars_before` code points into the session's text. Throws OverlapMismatch for a bad mark.
-  Encoded encode(std::string_view text, std::span<const std::size_t> cuts, std::size_t chars_before) const {
+  // Appends the ids of a text that stands `chars_before` code points into the session's text, and writes a mark for each
+  // cut, ascending, none above the ids appended. Throws OverlapMismatch for a bad mark.
+  void encode(std::string_view text, std::span<const std::size_t> cuts, std::size_t chars_before,
+              std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     const EncodeMode mode{split_special_, chars_before > 0};
-    Encoded encoded;
-    encoded.chars = utf8::count_code_points(text);
-    if (!text.empty()) engine_->encode(text, mode, cuts, encoded.ids, encoded.marks);
-    check_marks(text, chars_before, cuts, encoded.ids.size(), encoded.marks);
-    return encoded;
+    const std::size_t before = ids.size();
+    marks.clear();
+    if (!text.empty()) engine_->encode(text, mode, cuts, ids, marks);
+    check_marks(text, chars_before, cuts, ids.size() - before, marks);
   }
 
   static void check_marks(std::string_view text, std::size_t chars_before, std::span<const std::size_t> cuts,

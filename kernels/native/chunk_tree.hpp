@@ -1,4 +1,4 @@
-// A persistent sequence of chunks: immutable, shared, balanced.
+// A persistent sequence of chunks: shared, balanced (chunk.hpp says what one is).
 // It knows sums and order. Where a text may be cut, and what its ids are, is the session's business (session.hpp).
 //
 // Threads: chunks and nodes never change once they are made; only their reference counts do, and these are atomic. Two
@@ -10,119 +10,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <new>
 #include <span>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
+#include "chunk.hpp"
 #include "code_points.hpp"
 
 namespace tokseam {
-
-// A shared pointer to a T that carries its own count. T offers `refs` and a static destroy(const T*).
-template <class T>
-class Ref {
- public:
-  Ref() = default;
-  // Takes over the one reference that a new object is born with.
-  static Ref adopt(const T* object) {
-    Ref ref;
-    ref.object_ = object;
-    return ref;
-  }
-  Ref(const Ref& other) : object_(other.object_) {
-    // Relaxed: whoever copies already holds a reference, so nothing can vanish and nothing needs to be seen.
-    if (object_ != nullptr) object_->refs.fetch_add(1, std::memory_order_relaxed);
-  }
-  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  ~Ref() {
-    // Acquire and release: the thread that drops the last reference must see every other thread done with the object.
-    if (object_ != nullptr && object_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) T::destroy(object_);
-  }
-
-  const T* get() const { return object_; }
-  const T* operator->() const { return object_; }
-  const T& operator*() const { return *object_; }
-  explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  const T* object_ = nullptr;  // null, or an object of which this holds one reference
-};
-
-// What a run of chunks adds up to.
-struct Sums {
-  std::size_t bytes = 0;   // of UTF-8 text
-  std::size_t chars = 0;   // code points
-  std::size_t ids = 0;     // token ids
-  std::size_t chunks = 0;  // chunks
-
-  Sums& operator+=(const Sums& other) {
-    bytes += other.bytes;
-    chars += other.chars;
-    ids += other.ids;
-    chunks += other.chunks;
-    return *this;
-  }
-  friend Sums operator+(Sums a, const Sums& b) { return a += b; }
-  bool operator==(const Sums&) const = default;
-};
-
-// Some text and its ids, in one allocation of the exact size: this header, then the ids, then the text.
-class Chunk {
- public:
-  // Throws std::length_error where a count does not fit its field.
-  static Ref<Chunk> make(std::string_view text, std::span<const std::uint32_t> ids) {
-    constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
-    if (text.size() > kMax || ids.size() > kMax) throw std::length_error("a chunk has at most 2^32 - 1 bytes and ids");
-    void* memory = ::operator new(sizeof(Chunk) + ids.size_bytes() + text.size());
-    auto* chunk = new (memory) Chunk(text, ids.size());
-    if (!ids.empty()) std::memcpy(chunk->payload(), ids.data(), ids.size_bytes());
-    if (!text.empty()) std::memcpy(chunk->payload() + ids.size_bytes(), text.data(), text.size());
-    return Ref<Chunk>::adopt(chunk);
-  }
-  static void destroy(const Chunk* chunk) {
-    chunk->~Chunk();
-    ::operator delete(const_cast<void*>(static_cast<const void*>(chunk)));
-  }
-  Chunk(const Chunk&) = delete;
-  Chunk& operator=(const Chunk&) = delete;
-
-  // SAFETY: make() put `ids_` aligned ids and then `bytes_` bytes right behind the header, in memory from operator new
-  // (in which both arrays live implicitly); sizeof(Chunk) is a multiple of alignof(uint32_t), see the assertions
-  // below.
-  std::span<const std::uint32_t> ids() const { return {reinterpret_cast<const std::uint32_t*>(payload()), ids_}; }
-  std::string_view text() const {
-    return {reinterpret_cast<const char*>(payload() + std::size_t{ids_} * sizeof(std::uint32_t)), bytes_};
-  }
-  Sums sums() const { return {bytes_, chars_, ids_, 1}; }
-
-  // The byte offset of code point `n` of this chunk, n <= chars.
-  std::size_t offset_of(std::size_t n) const { return chars_ == bytes_ ? n : utf8::offset_of_code_point(text(), n); }
-
-  mutable std::atomic<std::uint32_t> refs{1};  // owners: nodes, and Refs on some stack. Limit: 2^32 - 1, unchecked
-
- private:
-  Chunk(std::string_view text, std::size_t ids)
-      : bytes_(static_cast<std::uint32_t>(text.size())),
-        chars_(static_cast<std::uint32_t>(utf8::count_code_points(text))),
-        ids_(static_cast<std::uint32_t>(ids)) {}
-  ~Chunk() = default;
-
-  std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
-  const std::byte* payload() const { return reinterpret_cast<const std::byte*>(this + 1); }
-
-  const std::uint32_t bytes_;  // length of the text behind the ids
-  const std::uint32_t chars_;  // code points in that text; <= bytes_, and equal to it for ASCII alone
-  const std::uint32_t ids_;    // ids behind the header
-};
-static_assert(sizeof(Chunk) == 16 && sizeof(Chunk) % alignof(std::uint32_t) == 0);
 
 // A chunk with what stands left and right of it: a node of an AVL tree.
 struct ChunkNode {
@@ -130,26 +25,37 @@ struct ChunkNode {
       : height(1 + std::max(height_of(l), height_of(r))),
         left(std::move(l)),
         right(std::move(r)),
-        chunk(std::move(c)),
-        sums(sums_of(left) + chunk->sums() + sums_of(right)) {}
+        chunk(std::move(c)) {
+    const Sums all = sums_of(left) + chunk->sums() + sums_of(right);
+    bytes = all.bytes;
+    chars = all.chars;
+    ids = all.ids;
+    chunks = static_cast<std::uint32_t>(all.chunks);
+    marks = static_cast<std::uint32_t>(all.marks);
+  }
   static void destroy(const ChunkNode* node) { delete node; }  // recursive, to a depth of `height`
 
   static std::uint32_t height_of(const Ref<ChunkNode>& node) { return node ? node->height : 0; }
-  static Sums sums_of(const Ref<ChunkNode>& node) { return node ? node->sums : Sums{}; }
+  static Sums sums_of(const Ref<ChunkNode>& node) { return node ? node->sums() : Sums{}; }
+  // Of left, chunk and right together.
+  Sums sums() const { return {bytes, chars, ids, chunks, marks}; }
 
   mutable std::atomic<std::uint32_t> refs{1};  // owners: parents, trees, Refs on some stack. Limit: 2^32 - 1, unchecked
   const std::uint32_t height;                  // 1 + the higher child's; the children's differ by at most 1
   const Ref<ChunkNode> left;                   // the chunks before `chunk`; null for none
   const Ref<ChunkNode> right;                  // the chunks after it; null for none
   const Ref<Chunk> chunk;                      // never null, its text never empty
-  const Sums sums;                             // of left, chunk and right together
+
+ private:
+  std::size_t bytes, chars, ids;  // sums(); a text of 2^32 marks would have 2^40 bytes
+  std::uint32_t chunks, marks;
 };
 static_assert(sizeof(void*) != 8 || sizeof(ChunkNode) == 64, "one cache line, and part of the bound on bytes a token");
 
 // The sequence. A value: a copy shares everything and costs one atomic increment.
 class ChunkTree {
  public:
-  // Bytes that each chunk costs beside its text and its ids.
+  // Bytes that each chunk costs beside its text, its ids and its marks.
   static constexpr std::size_t kOverheadBytes = sizeof(Chunk) + sizeof(ChunkNode);
 
   ChunkTree() = default;
@@ -200,18 +106,42 @@ class ChunkTree {
     visit_node<By>(root_, start, std::min(stop, sums().*By), f);
   }
 
+  // Calls f(chunk) for one chunk after the other, from the first on or from the last back, until it answers false.
+  template <class F>
+  void walk(F&& f) const {
+    walk_node<true>(root_, f);
+  }
+  template <class F>
+  void walk_back(F&& f) const {
+    walk_node<false>(root_, f);
+  }
+
   // This sequence with the chunks [first, last) replaced. O(log n) new nodes, and one for each new chunk.
   ChunkTree replaced(std::size_t first, std::size_t last, std::span<const Ref<Chunk>> chunks) const {
+    // PERF: an append or a small edit puts one or two chunks for one. New nodes along one path do that with a quarter
+    // of the nodes that splitting and joining makes.
+    if (last - first == 1 && !chunks.empty() && chunks.size() <= kFewChunks) {
+      NodeRef root = with_chunk(root_, first, chunks[0]);
+      for (std::size_t k = 1; k < chunks.size(); ++k) root = with_inserted(root, first + k, chunks[k]);
+      return ChunkTree(std::move(root));
+    }
     const Split right = split(root_, last);
     const Split left = split(right.left, first);
     return ChunkTree(concat(concat(left.left, build_node(chunks)), right.right));
   }
+
+  // Bytes asked of the allocator for what this tree alone reaches: what would be given back if it were dropped now.
+  // O(what that is); exact while no other thread drops or copies a tree that shares with this one.
+  std::size_t unshared_bytes() const { return unshared(root_); }
 
   // Walks everything and throws std::logic_error at the first broken invariant. For tests.
   void validate() const { validate_node(root_); }
 
  private:
   using NodeRef = Ref<ChunkNode>;
+
+  static constexpr std::size_t kFewChunks = 4;
+
   struct Split {
     NodeRef left;
     NodeRef right;
@@ -227,6 +157,28 @@ class ChunkTree {
     if (chunks.empty()) return {};
     const std::size_t middle = chunks.size() / 2;
     return make_node(build_node(chunks.first(middle)), chunks[middle], build_node(chunks.subspan(middle + 1)));
+  }
+
+  // The same shape with another chunk at `index`.
+  static NodeRef with_chunk(const NodeRef& node, std::size_t index, const Ref<Chunk>& chunk) {
+    const std::size_t in_left = ChunkNode::sums_of(node->left).chunks;
+    if (index < in_left) return make_node(with_chunk(node->left, index, chunk), node->chunk, node->right);
+    if (index == in_left) return make_node(node->left, chunk, node->right);
+    return make_node(node->left, node->chunk, with_chunk(node->right, index - in_left - 1, chunk));
+  }
+
+  // One chunk more, which gets the number `index`. The result stands at most one above the tree, as balance() asks.
+  static NodeRef with_inserted(const NodeRef& node, std::size_t index, const Ref<Chunk>& chunk) {
+    if (!node) return make_node({}, chunk, {});
+    const std::size_t in_left = ChunkNode::sums_of(node->left).chunks;
+    if (index <= in_left) return balance(with_inserted(node->left, index, chunk), node->chunk, node->right);
+    return balance(node->left, node->chunk, with_inserted(node->right, index - in_left - 1, chunk));
+  }
+
+  static std::size_t unshared(const NodeRef& node) {
+    if (!node || node->refs.load(std::memory_order_relaxed) > 1) return 0;
+    const std::size_t own = node->chunk->refs.load(std::memory_order_relaxed) > 1 ? 0 : node->chunk->allocated_bytes();
+    return sizeof(ChunkNode) + own + unshared(node->left) + unshared(node->right);
   }
 
   // A node over two balanced trees whose heights differ by at most 2. Where they differ by 2, one rotation, or two
@@ -274,7 +226,7 @@ class ChunkTree {
   static NodeRef concat(const NodeRef& l, const NodeRef& r) {
     if (!l) return r;
     if (!r) return l;
-    const Split ends = split(l, l->sums.chunks - 1);  // ends.right is the last chunk alone
+    const Split ends = split(l, l->sums().chunks - 1);  // ends.right is the last chunk alone
     return join(ends.left, ends.right->chunk, r);
   }
 
@@ -290,6 +242,14 @@ class ChunkTree {
     if (stop > here_end) visit_node<By>(node->right, std::max(start, here_end) - here_end, stop - here_end, f);
   }
 
+  template <bool Forward, class F>
+  static bool walk_node(const NodeRef& node, F& f) {
+    if (!node) return true;
+    const NodeRef& near = Forward ? node->left : node->right;
+    const NodeRef& far = Forward ? node->right : node->left;
+    return walk_node<Forward>(near, f) && f(*node->chunk) && walk_node<Forward>(far, f);
+  }
+
   static void validate_node(const NodeRef& node) {
     if (!node) return;
     validate_node(node->left);
@@ -300,9 +260,15 @@ class ChunkTree {
     if (std::max(left_height, right_height) - std::min(left_height, right_height) > 1)
       throw std::logic_error("chunk tree: out of balance");
     if (node->height != 1 + std::max(left_height, right_height)) throw std::logic_error("chunk tree: a wrong height");
-    if (node->sums != ChunkNode::sums_of(node->left) + chunk.sums() + ChunkNode::sums_of(node->right))
+    if (node->sums() != ChunkNode::sums_of(node->left) + chunk.sums() + ChunkNode::sums_of(node->right))
       throw std::logic_error("chunk tree: wrong sums");
     if (chunk.text().empty()) throw std::logic_error("chunk tree: an empty chunk");
+    for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
+      const Mark mark = chunk.mark(k), before = k > 0 ? chunk.mark(k - 1) : chunk.begin();
+      if (mark.at <= before.at || mark.at >= chunk.text().size() || mark.ids < before.ids ||
+          mark.ids > chunk.ids().size() || !utf8::starts_code_point(chunk.text()[mark.at]))
+        throw std::logic_error("chunk tree: a mark out of place");
+    }
     if (chunk.sums().chars != utf8::count_code_points(chunk.text()))
       throw std::logic_error("chunk tree: a wrong count of code points");
     if (node->refs.load(std::memory_order_relaxed) == 0 || chunk.refs.load(std::memory_order_relaxed) == 0)

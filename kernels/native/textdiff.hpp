@@ -49,18 +49,39 @@ inline std::size_t equal_bytes_backward(const std::uint8_t* a_end, const std::ui
   return i;
 }
 
+// PERF: units of two widths are compared a block at a time without an exit, which the compiler turns into vector code.
+constexpr std::size_t kBlockUnits = 64;
+
+template <class A, class B>
+bool equal_blocks(const A* a, const B* b) {
+  std::uint32_t different = 0;
+  for (std::size_t i = 0; i < kBlockUnits; ++i)
+    different |= static_cast<std::uint32_t>(a[i]) ^ static_cast<std::uint32_t>(b[i]);
+  return different == 0;
+}
+
 template <class A, class B>
 std::size_t equal_units_forward(const A* a, const B* b, std::size_t n) {
-  std::size_t i = 0;
-  while (i < n && static_cast<std::uint32_t>(a[i]) == static_cast<std::uint32_t>(b[i])) ++i;
-  return i;
+  if constexpr (sizeof(A) == 1 && sizeof(B) == 1) {
+    return equal_bytes_forward(a, b, n);
+  } else {
+    std::size_t i = 0;
+    while (i + kBlockUnits <= n && equal_blocks(a + i, b + i)) i += kBlockUnits;
+    while (i < n && static_cast<std::uint32_t>(a[i]) == static_cast<std::uint32_t>(b[i])) ++i;
+    return i;
+  }
 }
 
 template <class A, class B>
 std::size_t equal_units_backward(const A* a_end, const B* b_end, std::size_t n) {
-  std::size_t i = 0;
-  while (i < n && static_cast<std::uint32_t>(*(a_end - 1 - i)) == static_cast<std::uint32_t>(*(b_end - 1 - i))) ++i;
-  return i;
+  if constexpr (sizeof(A) == 1 && sizeof(B) == 1) {
+    return equal_bytes_backward(a_end, b_end, n);
+  } else {
+    std::size_t i = 0;
+    while (i + kBlockUnits <= n && equal_blocks(a_end - i - kBlockUnits, b_end - i - kBlockUnits)) i += kBlockUnits;
+    while (i < n && static_cast<std::uint32_t>(*(a_end - 1 - i)) == static_cast<std::uint32_t>(*(b_end - 1 - i))) ++i;
+    return i;
+  }
 }
 
 template <class F>

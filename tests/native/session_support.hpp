@@ -16,7 +16,20 @@ namespace tokseam::test {
 struct TinyLimits {
   static constexpr std::size_t kTargetBytes = 8;
   static constexpr std::size_t kMinBytes = 4;
+  static constexpr std::size_t kLongBytes = 32;
+  static constexpr std::size_t kMarkBytes = 4;
+  static constexpr std::size_t kTailBytes = 2;
   static constexpr std::size_t kOverlapMaxBytes = 32;
+};
+
+// Chunks of a few words, each with many marks: every edit then stands at, beside or across some.
+struct ManyMarks {
+  static constexpr std::size_t kTargetBytes = 40;
+  static constexpr std::size_t kMinBytes = 12;
+  static constexpr std::size_t kLongBytes = 100;
+  static constexpr std::size_t kMarkBytes = 2;
+  static constexpr std::size_t kTailBytes = 1;
+  static constexpr std::size_t kOverlapMaxBytes = 24;
 };
 
 using Ids = std::vector<std::uint32_t>;

@@ -42,6 +42,23 @@ void check_same(const ChunkTree& tree, const Chunks& chunks) {
   CHECK(tree.before(chunks.size()) == sums, "the sums before the end");
 }
 
+void check_walks(const ChunkTree& tree, const Chunks& chunks) {
+  for (const std::size_t most : {std::size_t{0}, chunks.size() / 2, chunks.size()}) {
+    std::size_t seen = 0;
+    tree.walk([&](const Chunk& chunk) {
+      CHECK(&chunk == chunks[seen].get(), "forward");
+      return ++seen < most;
+    });
+    CHECK(seen == std::min(chunks.size(), std::max<std::size_t>(most, 1)), "no further than asked");
+    seen = 0;
+    tree.walk_back([&](const Chunk& chunk) {
+      CHECK(&chunk == chunks[chunks.size() - 1 - seen].get(), "backward");
+      return ++seen < most;
+    });
+    CHECK(seen == std::min(chunks.size(), std::max<std::size_t>(most, 1)), "no further than asked");
+  }
+}
+
 void random_replacements() {
   std::mt19937 random(3);
   Chunks chunks = draw_chunks(random, 5);
@@ -58,6 +75,7 @@ void random_replacements() {
                                  chunks.begin() + static_cast<std::ptrdiff_t>(first + gone));
     chunks.insert(at, fresh.begin(), fresh.end());
     if (step % 10 == 0) check_same(tree, chunks);
+    if (step % 100 == 0) check_walks(tree, chunks);
     if (step % 400 == 0) kept.emplace_back(tree, chunks);
   }
   for (const auto& [old_tree, old_chunks] : kept) check_same(old_tree, old_chunks);

@@ -1,4 +1,5 @@
 // The session's operations one by one.
+#include <random>
 #include <string>
 #include <vector>
 
@@ -40,15 +41,16 @@ void reset_replaces_all() {
 }
 
 // An insertion exactly at a cut parts the cut's two characters: the cut must not be trusted.
+template <class Limits>
 void insertion_at_every_position() {
   const ToyEngine engine;
   const std::string text =
       "abcabcab cabcab  abcab \xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 abc12345 abcabcab <|x|> abcabc abcabc";
   for (const std::string& insertion : std::vector<std::string>{"a", " ", "1", "!", "  ", "<|x|>", "\xF0\x9F\x98\x80"}) {
-    Tiny base(engine);
+    Session<ToyEngine, Limits> base(engine);
     base.reset(text);
     for (std::size_t at = 0; at <= base.chars(); ++at) {
-      Tiny session = base.fork();
+      Session<ToyEngine, Limits> session = base.fork();
       Ids ids = ids_of(session);
       apply_splice(session.edit(at, at, insertion), ids);
       const std::string expected = base.text(0, at) + insertion + base.text(at, base.chars());
@@ -181,10 +183,11 @@ void deletions_leave_no_crumbs() {
 void a_crumb_behind_a_long_chunk() {
   const ToyEngine engine;
   Plain session(engine);
-  session.reset(std::string(5000, '1') + "b");
+  const std::size_t long_size = ChunkLimits::kLongBytes + 1000;
+  session.reset(std::string(long_size, '1') + "b");
   session.append(" abc");
-  CHECK(session.chunk_count() == 2, "the crumb stands alone, so that appends need not encode the long chunk");
-  session.edit(1000, 4900, "");
+  CHECK(session.chunk_count() == 2, "the crumb stands alone, so that appends need not copy the long chunk");
+  session.edit(1000, long_size - 100, "");
   CHECK(session.chunk_count() == 1, "once the long chunk is none, the crumb is taken in");
 
   // A long stretch put in 100 bytes before the end of the first of four chunks leaves them as a crumb.
@@ -192,9 +195,9 @@ void a_crumb_behind_a_long_chunk() {
   while (text.size() < 4 * ChunkLimits::kTargetBytes) text += "abc ";
   session.reset(text);
   CHECK(session.chunk_count() == 4, "four chunks");
-  session.edit(927, 927, std::string(5000, '1') + "b");
+  session.edit(3999, 3999, std::string(long_size, '1') + "b");
   CHECK(session.chunk_count() == 5, "a crumb more");
-  session.edit(6500, 6500, "abc");
+  session.edit(long_size + 5000, long_size + 5000, "abc");
   CHECK(session.chunk_count() == 4, "an edit beside the crumb takes it in");
   session.validate();
   CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids");
@@ -207,18 +210,80 @@ void overlaps_are_compared() {
   while (text.size() < 20000) text += "abc ab \xC3\xA9 ";
   session.reset(text);
   session.append("abc");
-  CHECK(session.last().overlap_ids > 0, "an append compares what lies left of it");
+  CHECK(session.last().overlap_ids > 10, "an append compares what lies left of it");
+  CHECK(session.last().bytes_encoded < 2 * ChunkLimits::kTailBytes, "and encodes little beside the delta");
   session.edit(9000, 9003, "123");
   CHECK(session.last().overlap_ids > 50, "an edit compares both sides");
-  CHECK(session.last().chars_encoded < 4096, "and encodes a chunk or two");
+  CHECK(session.last().bytes_encoded < 4 * ChunkLimits::kMarkBytes, "and encodes what lies between two marks or three");
   // A window without a cut beside the change is extended by its neighbours.
   std::string sparse = std::string(1500, 'b') + " " + std::string(1500, '1') + "b " + std::string(1500, 'b');
   session.reset(sparse);
-  CHECK(session.chunk_count() == 3, "three chunks");
+  CHECK(session.chunk_count() == 1 && session.mark_count() > 0, "one chunk with marks");
   session.edit(2000, 2001, "2");
   CHECK(session.last().chars_encoded == session.chars(), "both neighbours are taken in");
   CHECK(session.last().overlap_ids > 2000, "and compared");
   CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids");
+  // The neighbours of a window may be other chunks' last and first marks.
+  const std::string stretch(ChunkLimits::kTargetBytes, '1');
+  session.reset("abc abc abc " + stretch + "b abc" + stretch + "b abc" + stretch + "b");
+  CHECK(session.chunk_count() == 3, "three chunks");
+  session.edit(6000, 6000, "2");
+  session.validate();
+  CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids across chunks");
+}
+
+// Each edit begins and ends at marks; what stands outside is copied with its marks. Wear a text out by edits and see
+// that marks neither vanish nor pile up.
+template <class Limits>
+void marks_are_kept() {
+  const ToyEngine engine;
+  Session<ToyEngine, Limits> session(engine);
+  std::string text;
+  while (text.size() < 40 * Limits::kTargetBytes) text += "abc ab \xC3\xA9 ";
+  session.reset(text);
+  std::mt19937 random(5);
+  for (int i = 0; i < 3000; ++i) {
+    const std::size_t at = random() % (session.chars() + 1);
+    const std::size_t stop = std::min(session.chars(), at + random() % 9);
+    session.edit(at, stop, draw_text(random, 4));
+    if (i % 3 == 0) session.append(" ab");
+  }
+  session.validate();
+  CHECK(session.mark_count() <= 3 * session.bytes() / Limits::kMarkBytes, std::to_string(session.mark_count()));
+  CHECK(session.mark_count() >= session.bytes() / (16 * Limits::kMarkBytes), std::to_string(session.mark_count()));
+  CHECK(ids_of(session) == engine.encode_all(text_of(session)), "ids");
+}
+
+void marks_at_their_reach() {
+  // Marks whose place or count does not fit are left out; those before them stay.
+  const std::size_t reach = Chunk::kMarkReach;
+  const std::string text(reach + 10, 'a');
+  const Ids ids(reach + 10, 7);
+  const std::vector<Mark> marks = {{1, 1}, {reach, reach}, {reach + 1, reach + 1}};
+  const Ref<Chunk> chunk = Chunk::make(text, ids, marks);
+  CHECK(chunk->mark_count() == 2 && chunk->mark(1) == marks[1], "two marks");
+  CHECK(chunk->text() == text && chunk->ids().back() == 7, "what stands behind them");
+  CHECK(chunk->mark_before(1) == Mark{} && chunk->mark_before(2) == marks[0], "before");
+  CHECK(chunk->mark_behind(0) == marks[0] && chunk->mark_behind(reach) == chunk->end(), "behind");
+}
+
+void unshared_bytes_of_forks() {
+  const ToyEngine engine;
+  Plain session(engine);
+  std::string text;
+  while (text.size() < 2'000'000) text += "abc ab 12 ";
+  session.reset(text);
+  CHECK(session.unshared_bytes() == session.memory_bytes(), "a session that shares nothing");
+  {
+    Plain twin = session.fork();
+    CHECK(twin.unshared_bytes() == sizeof(twin), "a fork shares all");
+    twin.append("abc ab 12 ");
+    CHECK(twin.unshared_bytes() < session.memory_bytes() / 100, "and parts with little");
+    twin.edit(1000, 1010, "x");
+    CHECK(twin.unshared_bytes() < session.memory_bytes() / 50, "an edit parts with as little");
+    CHECK(session.unshared_bytes() < session.memory_bytes() / 50, "and so does its parent");
+  }
+  CHECK(session.unshared_bytes() == session.memory_bytes(), "the fork is gone");
 }
 
 }  // namespace
@@ -229,7 +294,8 @@ int main() {
   return run({
       {"an empty session", empty_session},
       {"reset replaces all", reset_replaces_all},
-      {"an insertion at every position, cuts included", insertion_at_every_position},
+      {"an insertion at every position, cuts included", insertion_at_every_position<TinyLimits>},
+      {"an insertion at every position, marks included", insertion_at_every_position<ManyMarks>},
       {"splices are minimal", splices_are_minimal},
       {"out of range changes nothing", out_of_range_changes_nothing},
       {"slices of text and ranges of ids", slices_and_ranges},
@@ -239,5 +305,9 @@ int main() {
       {"deletions leave no crumbs", deletions_leave_no_crumbs},
       {"a crumb behind a long chunk", a_crumb_behind_a_long_chunk},
       {"overlaps are compared", overlaps_are_compared},
+      {"marks are kept", marks_are_kept<tokseam::ChunkLimits>},
+      {"marks are kept in tiny chunks", marks_are_kept<ManyMarks>},
+      {"marks at their reach", marks_at_their_reach},
+      {"unshared bytes of forks", unshared_bytes_of_forks},
   });
 }

@@ -29,9 +29,12 @@ std::size_t cost(const ToyEngine& engine, F operation) {
   return engine.bytes_encoded - before;
 }
 
-// The most that a change of `change` bytes may encode: the change, the chunk at each end of it, and at most a neighbour
-// for an overlap on each side. A chunk here has at most target + min + one word.
-std::size_t bound(std::size_t change) { return change + 4 * (ChunkLimits::kTargetBytes + ChunkLimits::kMinBytes + 16); }
+// The most that a change of `change` bytes may encode: the change, what lies between two marks at each end of it, and at
+// most as much again for an overlap on each side. Marks here are at most 1.5 times their distance and one word apart.
+std::size_t bound(std::size_t change) { return change + 4 * (ChunkLimits::kMarkBytes * 3 / 2 + 16); }
+
+// The most that an append may encode: the delta, and what lies behind the last mark.
+std::size_t append_bound(std::size_t delta) { return delta + 4 * ChunkLimits::kTailBytes; }
 
 void appends_to_a_large_text() {
   const ToyEngine engine;
@@ -42,14 +45,14 @@ void appends_to_a_large_text() {
   for (int i = 0; i < 3000; ++i) {
     const std::string delta(1, i % 5 == 4 ? ' ' : static_cast<char>('a' + i % 3));
     const std::size_t one = cost(engine, [&] { session.append(delta); });
-    CHECK(one <= bound(1), "an append of one character encodes " + std::to_string(one) + " bytes");
+    CHECK(one <= append_bound(1), "an append of one character encodes " + std::to_string(one) + " bytes");
     total += one;
   }
-  CHECK(total / 3000 <= ChunkLimits::kTargetBytes + ChunkLimits::kMinBytes, "about a chunk on average");
+  CHECK(total / 3000 <= ChunkLimits::kTailBytes + 32, "about the tail on average");
   for (const std::size_t size : {100u, 1400u, 14000u, 400000u}) {
     const std::string delta = words(size);
     const std::size_t one = cost(engine, [&] { session.append(delta); });
-    CHECK(one <= bound(delta.size()), "an append of " + std::to_string(size) + " encodes " + std::to_string(one));
+    CHECK(one <= append_bound(delta.size()), "an append of " + std::to_string(size) + " encodes " + std::to_string(one));
     CHECK(session.last().bytes_encoded == one, "and says so");
   }
 }
@@ -77,7 +80,7 @@ void appends_from_nothing() {
   std::size_t most = 0;
   for (const char c : text) most = std::max(most, cost(engine, [&] { session.append(std::string(1, c)); }));
   CHECK(most <= bound(1), "one append encodes up to " + std::to_string(most) + " bytes");
-  CHECK(session.chunk_count() > 12, "the chunks part as the text grows");
+  CHECK(session.chunk_count() > 3, "the chunks part as the text grows");
   CHECK(ids_of(session) == engine.encode_all(text), "ids");
 }
 
@@ -132,9 +135,9 @@ void memory_of_a_token() {
   }
   session.validate();
   CHECK(per_token() <= 9.0, std::to_string(per_token()) + " bytes a token after 20000 edits");
-  // The count is exact: header and node for each chunk, its text, its ids.
+  // The count is exact: header and node for each chunk, its text, its ids, its marks.
   CHECK(session.memory_bytes() == sizeof(session) + session.chunk_count() * (sizeof(Chunk) + sizeof(ChunkNode)) +
-                                      session.bytes() + 4 * session.id_count(),
+                                      session.bytes() + 4 * session.id_count() + 4 * session.mark_count(),
         "the sum of the parts");
 }
 

@@ -87,6 +87,8 @@ int main() {
       {"tiny chunks, short texts", [] { histories<TinyLimits>(21, 30000, 40, false, 1); }},
       {"tiny chunks, longer texts", [] { histories<TinyLimits>(22, 6000, 300, false, 4); }},
       {"tiny chunks, literals as text", [] { histories<TinyLimits>(23, 6000, 80, true, 1); }},
-      {"real chunks", [] { histories<ChunkLimits>(24, 1500, 4000, false, 10); }},
+      {"many marks, short texts", [] { histories<ManyMarks>(25, 20000, 120, false, 1); }},
+      {"many marks, longer texts", [] { histories<ManyMarks>(26, 6000, 400, true, 2); }},
+      {"real chunks", [] { histories<ChunkLimits>(24, 1500, 16000, false, 10); }},
   });
 }

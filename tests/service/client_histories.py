@@ -110,6 +110,8 @@ def main() -> None:
     path, endpoint, seed, steps, *shared = sys.argv[1:]
     tokenizer = Tokenizer.from_file(path)
     with connect(endpoint) as client:
+        print("ready", flush=True)
+        sys.stdin.readline()  # all begin together
         print(live(client, tokenizer, int(seed), int(steps), *shared))
 
 

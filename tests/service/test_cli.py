@@ -70,6 +70,8 @@ def test_status_and_tokenizers_of_a_tier(tokseam: Callable[..., Result], tier: R
     assert "native" in listed or "reference" in listed
     here = tokseam("tokenizers", "--tokenizer", "here={ds}").output
     assert "here" in here
+    assert "compiled file of here: " in here
+    assert " MB)" in here
 
 
 def test_no_tier(tokseam: Callable[..., Result], endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +82,15 @@ def test_no_tier(tokseam: Callable[..., Result], endpoint: str, monkeypatch: pyt
 def test_doctor(tokseam: Callable[..., Result], tier: RunningTier, endpoint: str) -> None:
     done = tokseam("doctor", "--tokenizer", "ds={ds}", "--endpoint", tier.endpoint)
     assert done.exit_code == 0, done.output
-    for word in ("native engine", "pinning", "memory nodes", "GPU", "tokenizer ds", "running, with ds"):
+    for word in (
+        "native engine",
+        "pinning",
+        "memory nodes",
+        "GPU",
+        "tokenizer ds",
+        "compiled file",
+        "running, with ds",
+    ):
         assert word in done.output
     assert "none runs there" in tokseam("doctor", "--endpoint", endpoint).output
     done = tokseam("doctor", "--endpoint", "ipc:///tmp/" + "x" * 200)

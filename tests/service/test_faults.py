@@ -75,6 +75,28 @@ def test_a_killed_worker_is_not_noticed(fragile: RunningTier, reference: Referen
         assert forked.append("!") == reference("Some words that a worker holds. !")
 
 
+def test_a_worker_that_leaves_hands_its_sessions_over(endpoint: str, deepseek: Path, reference: Reference) -> None:
+    with (
+        running_tier({"ds": deepseek}, endpoint=endpoint, arguments=[*FAST, "--validate"]),
+        connect(endpoint) as client,
+    ):
+        both_ready(client)
+        sessions = [client.session(f"handed-{number}") for number in range(6)]
+        for session in sessions:
+            session.encode("Some text that a worker holds. ")
+        stale = client.stats()["broker"]["stale"]
+        leaving = next(one for one in both_ready(client).values() if one["placements"])
+        before = client.stats()["broker"]["handed_over"]
+        os.kill(leaving["pid"], signal.SIGTERM)
+        wait_for(lambda: restarted(client, leaving["name"], leaving["pid"]))
+        assert client.stats()["broker"]["handed_over"] > before
+        for session in sessions:
+            assert session.append("More of it.") == reference("Some text that a worker holds. More of it.")
+            assert session.last is not None
+            assert session.last.path == "append"
+        assert client.stats()["broker"]["stale"] == stale
+
+
 def test_forking_what_a_worker_lost(fragile: RunningTier, reference: Reference) -> None:
     with connect(fragile.endpoint) as client:
         session = client.session("lost")

@@ -44,12 +44,20 @@ def client_processes(deepseek: Path, endpoint: str, steps: int, shared_id: str |
                 str(steps),
                 *([shared_id] if shared_id else []),
             ],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for seed in range(PROCESSES)
     ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate(timeout=10)[1][-3000:]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     found = []
     for process in started:
         out, err = process.communicate(timeout=120)

@@ -235,6 +235,71 @@ def test_a_leaving_worker_finishes_and_gets_nothing_new() -> None:
     assert router.workers.keys() == {other}
 
 
+def test_a_leaving_workers_sessions_go_to_their_heirs() -> None:
+    router = Router(Limits())
+    for name in "abc":
+        ready(router, name, credits=1)
+    keys = [f"s{number}" for number in range(30)]
+    for number, key in enumerate(keys):
+        owner, _ = sends(ask(router, number, "full", key))[0]
+        router.on_done(owner, max(router.workers[owner].sent), "ok", 0.0)
+    theirs = {key for _, key in router.workers[b"a"].sessions}
+    assert len(theirs) > 3
+
+    def hand(key: str, by: bytes = b"a", now: float = 1.0) -> list[Instruction]:
+        out = router.on_handover(by, request(0, "adopt", key), 10, ["frames"], now)
+        router.validate()
+        return out
+
+    assert hand(min(theirs)) == []  # it does not leave
+    router.on_leave(b"a", 0.0)
+    first, faster, *rest = sorted(theirs)
+    ask(router, 100, "full", faster)
+    assert hand(faster) == []  # its client was faster
+    (sent,) = [one for one in hand(first) if isinstance(one, Send)] or [None]
+    assert sent is None or (sent.job.op, sent.job.client, sent.job.payload) == ("adopt", b"", ["frames"])
+    for key in rest:
+        hand(key)
+    assert router.counters["handed_over"] == 1 + len(rest)
+    # What comes for such a session goes to its heir, and after it.
+    placed = router.sessions["t", first]
+    assert placed in (b"b", b"c")
+    ask(router, 101, "append", first, now=1.0)
+    for identity in (b"b", b"c"):
+        order = []
+        while router.workers[identity].sent:
+            (number,) = router.workers[identity].sent
+            job, _ = router.on_done(identity, number, "ok", 1.0)
+            assert job is not None
+            router.validate()
+            order.append((job.op, job.key))
+        if identity == placed:
+            assert order.index(("adopt", ("t", first))) < order.index(("append", ("t", first)))
+    assert router.idle
+    # An heir that dies with it answers nobody.
+    router.on_handover(b"a", request(0, "adopt", "unseen"), 10, None, 1.0)
+    out = [*router.on_gone("b", 100, 1.0), *router.on_gone("c", 100, 1.0)]
+    assert [one.client for one in out if isinstance(one, Answer)] == [b""]
+    router.validate()
+    assert hand("unseen") == []  # nobody is left
+    assert router.on_handover(b"x", request(0, "adopt", "unseen"), 10, None, 1.0) == [Tell(b"x", "disconnect")]
+
+
+def test_a_handover_waits_neither_long_nor_in_a_full_queue() -> None:
+    router = Router(Limits(worker_queue=2))
+    ready(router, "a", credits=1)
+    ready(router, "b", credits=1)
+    router.on_leave(b"a", 0.0)
+    for number in range(5):
+        router.on_handover(b"a", request(0, "adopt", f"s{number}"), 10, None, 0.0)
+        router.validate()
+    assert len(router.sessions) == 3  # one with the worker, two that wait
+    _, out = router.on_done(b"b", next(iter(router.workers[b"b"].sent)), "ok", 6.0)
+    assert out == []
+    assert router.counters["expired"] == 2
+    assert router.idle
+
+
 def test_stopping_refuses_and_abandoning_answers() -> None:
     router = Router(Limits())
     ready(router, "a")
@@ -251,7 +316,7 @@ def test_stopping_refuses_and_abandoning_answers() -> None:
 def test_random_histories_keep_every_invariant(seed: int) -> None:
     """100 events a history. Whatever happens, each request is answered once, or its deadline passed."""
     dice = random.Random(seed)
-    router = Router(SMALL._replace(sessions=dice.choice([1, 6, 100])))
+    router = Router(SMALL._replace(sessions=dice.choice([1, 6, 100]), handover_s=float("inf")))
     now = 0.0
     next_request = 0
     next_worker = 0
@@ -270,7 +335,7 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
                     pending += router.on_unreachable(one.worker, now)
                 else:
                     inboxes[one.worker].append(one.job)
-            elif isinstance(one, Answer):
+            elif isinstance(one, Answer) and one.client:
                 answered[int.from_bytes(one.request_id, "little")] += 1
         router.validate()
 
@@ -283,7 +348,7 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
             session = f"s{dice.randrange(8)}"
             budget = dice.choice([None, None, 50, 5000])
             if asked and dice.random() < 0.1:  # a resend of something still open
-                open_now = [int.from_bytes(rq, "little") for _, rq in router.open]
+                open_now = [int.from_bytes(rq, "little") for client, rq in router.open if client]
                 number = dice.choice(open_now) if open_now else next_request
             else:
                 number = next_request
@@ -297,7 +362,7 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
                 identity = dice.choice(busy)
                 job = inboxes[identity].pop(0)
                 relayed, out = router.on_done(identity, job.number, dice.choice(["ok", "ok", "ok", "stale"]), now)
-                if relayed is not None:
+                if relayed is not None and relayed.client:
                     answered[int.from_bytes(relayed.request_id, "little")] += 1
                 perform(out)
         elif event < 0.82:
@@ -313,6 +378,10 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
             perform(router.on_gone(name, router.workers[router.names[name]].pid, now))
         elif event < 0.92 and inboxes:
             perform(router.on_leave(dice.choice(list(inboxes)), now))
+        elif event < 0.93 and inboxes:
+            identity = dice.choice(sorted(inboxes, key=lambda one: not router.workers[one].leaving)[:2])
+            made = request(0, "adopt", f"s{dice.randrange(8)}")
+            perform(router.on_handover(identity, made, dice.choice([1, 400]), None, now))
         elif event < 0.94 and inboxes:
             identity = dice.choice(list(inboxes))
             del inboxes[identity]

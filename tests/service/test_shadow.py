@@ -186,6 +186,9 @@ class Liar:
     def __init__(self, honest: engine.Session, **lies: Any) -> None:
         self._honest, self._lies = honest, lies
 
+    def fork(self) -> Liar:
+        return Liar(self._honest.fork(), **self._lies)
+
     def __getattr__(self, name: str) -> Any:
         lie = self._lies.get(name)
         honest = getattr(self._honest, name)
@@ -408,7 +411,7 @@ def test_a_session_that_caught_itself_raises_an_alarm() -> None:
     damaged = engine.Tokenizer(made, dataclasses.replace(compiled, native=compiled.native | {"pairs": pairs}), "")
     core = WorkerCore({"ds": damaged})
     driver = Driver(core)
-    driver.send(Asked(0, "full", 0, 0, "abc"))
+    driver.send(Asked(0, "full", 0, 0, "a"))
     assert not core.alarms
     driver.send(Asked(0, "append", 0, 0, "abc" * 1000))
     (alarm,) = core.alarms
@@ -422,7 +425,7 @@ def test_an_alarm_is_quarantined_and_told(tokenizer: engine.Tokenizer, tmp_path:
     core = WorkerCore({"ds": tokenizer})
     shell = Shell(core, Settings("ipc:///nowhere", "repair-0"), Quarantine(tmp_path))
     sent: list[Envelope] = []
-    shell._send = lambda envelope, rest=(): sent.append(envelope)  # type: ignore[method-assign]
+    shell._tell = sent.append  # type: ignore[method-assign]
     report = engine.MismatchReport(tokenizer.sha256, "e" * 64, 17, "not a piece boundary")
     shell._raise(Alarm(report, "append", 4, (Step(3, "full", 0, 0, 5, 0, 0, 2),)))
     record = json.loads(next(tmp_path.glob("mismatch-*.json")).read_text())

@@ -16,7 +16,7 @@ import pytest
 import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokseam.broker import protocol
+from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Envelope, Reply, Request, WireError
 from tokseam.client import connect
 from tokseam.client.errors import BY_CODE, TooLargeError
@@ -94,8 +94,9 @@ MALFORMED: dict[str, tuple[list[bytes], str, str]] = {
     "a header too large": ([header(ss="s" * 70_000), b"x"], "too_large", "the header frame has"),
 }
 
-#: Those that only a worker can refuse.
+#: Those that only a broker or a worker can refuse.
 MALFORMED_WITHIN: dict[str, tuple[list[bytes], str, str]] = {
+    "what only workers ask": ([header(op="adopt"), b"x"], "bad_request", "'adopt' is between workers"),
     "unknown tokenizer": ([encode_header(tk="nope"), b"x"], "unknown_tokenizer", "no tokenizer 'nope' here"),
     "invalid UTF-8": ([encode_header(), b"ab\xffcd"], "bad_request", "body: byte 2"),
     "cut-off UTF-8": ([encode_header(), "aé".encode()[:-1]], "bad_request", "body: byte 1"),
@@ -328,3 +329,89 @@ def test_digests_tell_histories_apart() -> None:
         full,
     }
     assert len(others) == 8
+
+
+#: Values that a header may hold, right and wrong, for each key; the first of each is right.
+VALUES: dict[str, list[Any]] = {
+    "v": [1, True, 1.0, 2, "1"],
+    "op": [*protocol.OPERATIONS, "explode", 5, ["encode"]],
+    "rq": [RQ, b"abc", "x" * 16],
+    "tn": ["t", "", "t" * 32, "t" * 33, "ü" * 32, "ü" * 64, "ü" * 65, b"t", None],
+    "dl": [100, 0, 2**31, 2**31 + 1, -1, None, True, 1.5],
+    "tk": ["ds", "d" * 128, "d" * 129, "ü", "ü" * 65, "", 7],
+    "fl": [3, 0, 7, 8, None, False],
+    "ss": ["s", "s" * 256, "s" * 257, "\U0001f600" * 64, "\U0001f600" * 65, "", b"s"],
+    "rv": [1, 0, 2**63 - 1, 2**63, -1, True],
+    "dg": [bytes(16), bytes(15), "x" * 16],
+    "at": [[0, 1], [5, 5], [2, 1], [0, 1, 2], b"ab", "ab", [True, 2], [-1, 2], None],
+    "ns": ["n", "", "n" * 257, 4],
+}
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_the_quick_reading_is_the_close_one(data: st.DataObject) -> None:
+    op = data.draw(st.sampled_from(sorted(protocol.OPERATIONS)))
+    operation = protocol.OPERATIONS[op]
+    made: dict[str, Any] = {"op": op}
+    for key in protocol.FIELDS:
+        if key in operation.required or (key in operation.optional and data.draw(st.booleans())):
+            made.setdefault(key, VALUES[key][0])
+    for key in data.draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=2)):
+        made[key] = data.draw(st.sampled_from(VALUES[key]))
+    if data.draw(st.integers(0, 5)) == 0:
+        made.pop(data.draw(st.sampled_from(sorted(made))))
+    ordered = {key: made[key] for key in protocol.FIELDS if key in made}
+    frames = [msgpack.packb(ordered), *[b"body"] * (operation.frames + data.draw(st.sampled_from([0, 0, 0, 1])))]
+    limit = data.draw(st.sampled_from([protocol.MESSAGE_MAX_BYTES, 60]))
+    try:
+        closely: Request | None = protocol._read_closely(frames, limit)
+    except WireError:
+        closely = None
+    quickly = protocol._read_quickly(frames, limit)
+    assert quickly == closely or quickly is None
+    if ordered == {key: VALUES[key][0] for key in ordered} | {"op": op} and closely is not None:
+        assert quickly is not None, "the usual is read the quick way"
+
+
+@pytest.mark.parametrize("job", [0, 1, 127, 128, 70_000, 2**40])
+def test_the_envelopes_of_every_request(job: int) -> None:
+    assert protocol.unpack_envelope(protocol.pack_work(job)) == Envelope("work", job=job)
+    assert protocol.unpack_envelope(protocol.pack_done(job, "ok")) == Envelope("done", job=job)
+    assert protocol.unpack_envelope(protocol.pack_done(job, "stale")) == Envelope("done", job=job, code="stale")
+    assert protocol.work_job(protocol.pack_work(job)) == job
+    assert protocol.done_job(protocol.pack_done(job, "ok")) == job
+    assert protocol.done_job(protocol.pack_done(job, "stale")) is None
+    assert protocol.done_job(protocol.pack_work(job)) is None
+    for packed in (protocol.pack_work(job), protocol.pack_work(job) + b"\x00", protocol.pack_work(job)[:-1] + b"\xc1"):
+        assert protocol.work_job(memoryview(packed)) is None
+    assert protocol.work_job(protocol.pack_work(job) + b"\x00") is None
+    assert protocol.work_job(protocol.pack_work(job)[:-1]) is None
+
+
+def test_frames_go_whole_and_come_whole() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router, context.socket(zmq.DEALER) as dealer:
+        for made in (router, dealer):
+            made.setsockopt(zmq.LINGER, 0)
+            made.setsockopt(zmq.RCVTIMEO, 5000)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        dealer.connect(f"tcp://127.0.0.1:{port}")
+        message = [b"", b"small", os.urandom(100_000), memoryview(b"seen"), b"end"]
+        frames.send(dealer, message)
+        peer, *got = frames.receive(router, frames.WAIT)
+        assert got == [bytes(frame) for frame in message]
+        frames.send(router, [peer, *got])
+        assert frames.receive(dealer, frames.WAIT) == got
+        with pytest.raises(zmq.Again):
+            frames.receive(dealer)
+        frames.send(dealer, got)
+        router.poll(5000)
+        uncopied = frames.receive_uncopied(router)
+        for _ in range(2):  # a frame may be sent on more than once
+            frames.send(router, uncopied)
+            assert frames.receive(dealer, frames.WAIT) == got
+        with pytest.raises(zmq.ZMQError):
+            frames.send(router, [b"nobody", b"x"])
+        frames.send(router, [peer, b"after"])  # of the one that failed nothing went out
+        assert frames.receive(dealer, frames.WAIT) == [b"after"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tokseam.broker import protocol
-from tokseam.broker.protocol import Reply, Request
+from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
 from tokseam.workers.core import Limits, WorkerCore
@@ -37,6 +37,14 @@ class Near:
         request = Request(op, next(COUNTER).to_bytes(16, "big"), session=self.session, **fields)
         self.last_frames = protocol.pack_request(request)
         return protocol.unpack_reply(self.core.handle(self.last_frames)[1])
+
+    def request(self, plan: Any) -> list[Any]:
+        """Return the frames of a change's first request."""
+        message = self.turns.message(plan)
+        assert message is not None
+        request = Request(message.op, next(COUNTER).to_bytes(16, "big"), session=self.session)
+        self.turns.address(request, message, plan)
+        return protocol.pack_request(request)
 
     def change(self, plan: Any) -> str:
         """Carry a change out as the client does. Returns the operations that it took."""
@@ -117,6 +125,80 @@ def test_forks_share_and_part(tokenizer: engine.Tokenizer, reference: Reference)
     assert child.turns.ids == reference("a common start of mine")
     assert parent.turns.ids == reference("a common start of its own")
     assert parent.send("fork", **fields).code == "stale"
+
+
+def test_a_session_changes_hands(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    leaving, heir = WorkerCore({"ds": tokenizer}), WorkerCore({"ds": tokenizer})
+    near, other = Near(leaving, "s"), Near(leaving, "special", Turns(tokenizer.sha256, protocol.ADD_SPECIAL_TOKENS))
+    near.change(near.turns.plan_append("one two"))
+    near.change(near.turns.plan_edit(0, 3, "1"))
+    other.change(other.turns.plan_append("three"))
+    Near(heir, "s").send("full", tokenizer="ds", body=[b"an older state"])
+    for message in leaving.parting():
+        code, reply = heir.handle(message)
+        assert (code, len(reply)) == ("ok", 1)
+        heir.validate()
+    assert heir.counters["adopted"] == 2
+    for moved in (near, other):
+        moved.core = heir
+        assert moved.change(moved.turns.plan_append(" more")) == "append"
+    assert near.turns.ids == reference("1 two more")
+    wanted = tokenizer.encode("three more", add_special_tokens=True).tolist()
+    assert other.turns.ids == wanted
+    full = WorkerCore({"ds": tokenizer}, Limits(sessions=2))
+    Near(full, "own").change(Near(full, "own").turns.plan_append("its own"))
+    for message in leaving.parting():
+        assert full.handle(message)[0] == "ok"
+        full.validate()
+    assert list(full.sessions) == [("", "special"), ("", "own")]  # the latest, before what is its own
+    narrow = WorkerCore({"ds": tokenizer}, Limits(session_bytes=10))
+    assert narrow.handle(next(leaving.parting()))[0] == "ok"
+    assert (len(narrow.sessions), narrow.counters["evicted"]) == (0, 0)
+    damaged = [*next(leaving.parting())[:1], b"ab\xff"]
+    assert heir.handle(damaged)[0] == "bad_request"
+    heir.validate()
+
+
+def test_what_is_handed_over_is_bounded_and_the_latest(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer}, Limits(handover_bytes=25))
+    nears = {name: Near(core, name) for name in "abcd"}
+    for near in nears.values():
+        near.change(near.turns.plan_append("ten bytes!"))
+    nears["b"].change(nears["b"].turns.plan_append("."))
+    given = [protocol.unpack_request(message) for message in core.parting()]
+    assert [(one.op, one.session) for one in given] == [("adopt", "b"), ("adopt", "d")]
+    core.demote(Demotion(tokenizer.sha256, "planted", 1))
+    assert list(core.parting()) == []
+
+
+def test_the_books_follow_the_reply(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one two three"))
+    request = near.request(near.turns.plan_append(" four"))
+    answered = core.answer(request)
+    held = core.sessions["", "s"]
+    assert held.engine.text() == "one two three four"
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (1, 1, 0)
+    assert core.answer(request) == answered  # settles the first, and finds its reply
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (2, 2, 1)
+    assert core.counters["resent"] == 1
+    core.settle()
+    core.settle()
+    assert (len(held.replies), len(held.history), core.counters["path_append"]) == (2, 2, 1)
+    core.validate()
+
+
+def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    with monkeypatch.context() as patched:
+        patched.setattr(core, "_measure", lambda *_: 1 / 0)
+        assert near.change(near.turns.plan_append(" two")) == "append"
+    assert core.counters["failed"] == 1
+    assert near.change(near.turns.plan_append(" three")) == "append"
+    core.validate()
 
 
 @pytest.mark.parametrize("limits", [Limits(sessions=3), Limits(session_bytes=2_500)])

@@ -30,8 +30,7 @@ def bytes_of_nfc() -> engine.Tokenizer:
 
 
 def normalized(ours: engine.Tokenizer, text: str) -> str:
-    entries = {id_: entry for entry, id_ in ours._pipeline.vocabulary}
-    return b"".join(entries[id_] for id_ in ours.encode(text).tolist()).decode()
+    return bytes(ours.encode(text).tolist()).decode()
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD", "Lowercase"])

@@ -1,0 +1,184 @@
+// Some text, its ids, and marks in it: one immutable allocation, shared by count.
+// It does not know where a text may be cut: that its ends and its marks are synchronizing positions, and that the ids are
+// those of the text, is the session's business (session.hpp).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "code_points.hpp"
+
+namespace tokseam {
+
+// A shared pointer to a T that carries its own count. T offers `refs` and a static destroy(const T*).
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  // Takes over the one reference that a new object is born with.
+  static Ref adopt(const T* object) {
+    Ref ref;
+    ref.object_ = object;
+    return ref;
+  }
+  Ref(const Ref& other) : object_(other.object_) {
+    // Relaxed: whoever copies already holds a reference, so nothing can vanish and nothing needs to be seen.
+    if (object_ != nullptr) object_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    // Acquire and release: the thread that drops the last reference must see every other thread done with the object.
+    if (object_ != nullptr && object_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) T::destroy(object_);
+  }
+
+  const T* get() const { return object_; }
+  const T* operator->() const { return object_; }
+  const T& operator*() const { return *object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  const T* object_ = nullptr;  // null, or an object of which this holds one reference
+};
+
+// What a run of chunks adds up to.
+struct Sums {
+  std::size_t bytes = 0;   // of UTF-8 text
+  std::size_t chars = 0;   // code points
+  std::size_t ids = 0;     // token ids
+  std::size_t chunks = 0;  // chunks
+  std::size_t marks = 0;   // marks inside them
+
+  Sums& operator+=(const Sums& other) {
+    bytes += other.bytes;
+    chars += other.chars;
+    ids += other.ids;
+    chunks += other.chunks;
+    marks += other.marks;
+    return *this;
+  }
+  friend Sums operator+(Sums a, const Sums& b) { return a += b; }
+  bool operator==(const Sums&) const = default;
+};
+
+// A synchronizing position of a text, and how many of the text's ids stand before it.
+struct Mark {
+  std::size_t at = 0;   // bytes
+  std::size_t ids = 0;  // ids
+  bool operator==(const Mark&) const = default;
+};
+
+// In one allocation of the exact size: this header, then the ids, then the marks, then the text.
+class Chunk {
+ public:
+  // The furthest that a mark can lie inside a chunk, in bytes and in ids: what a stored mark holds.
+  static constexpr std::size_t kMarkReach = std::numeric_limits<std::uint16_t>::max();
+
+  // `marks` ascend strictly inside the text; those beyond kMarkReach are left out. Throws std::length_error where a
+  // count does not fit its field.
+  static Ref<Chunk> make(std::string_view text, std::span<const std::uint32_t> ids, std::span<const Mark> marks = {}) {
+    constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
+    if (text.size() > kMax || ids.size() > kMax) throw std::length_error("a chunk has at most 2^32 - 1 bytes and ids");
+    while (!marks.empty() && (marks.back().at > kMarkReach || marks.back().ids > kMarkReach))
+      marks = marks.first(marks.size() - 1);
+    void* memory = ::operator new(sizeof(Chunk) + ids.size_bytes() + marks.size() * kMarkBytes + text.size());
+    auto* chunk = new (memory) Chunk(text, ids.size(), marks.size());
+    if (!ids.empty()) std::memcpy(chunk->payload(), ids.data(), ids.size_bytes());
+    PackedMark* packed = reinterpret_cast<PackedMark*>(chunk->payload() + ids.size_bytes());
+    for (const Mark& mark : marks)
+      *packed++ = {static_cast<std::uint16_t>(mark.at), static_cast<std::uint16_t>(mark.ids)};
+    if (!text.empty()) std::memcpy(packed, text.data(), text.size());
+    return Ref<Chunk>::adopt(chunk);
+  }
+  static void destroy(const Chunk* chunk) {
+    chunk->~Chunk();
+    ::operator delete(const_cast<void*>(static_cast<const void*>(chunk)));
+  }
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+
+  // SAFETY: make() put `ids_` aligned ids, `marks_` packed marks and then `bytes_` bytes right behind the header, in
+  // memory from operator new (in which the arrays live implicitly); the header's size and that of a packed mark are
+  // multiples of what stands behind them needs, see the assertions below.
+  std::span<const std::uint32_t> ids() const { return {reinterpret_cast<const std::uint32_t*>(payload()), ids_}; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(payload() + std::size_t{ids_} * sizeof(std::uint32_t) +
+                                          std::size_t{marks_} * kMarkBytes),
+            bytes_};
+  }
+  std::size_t mark_count() const { return marks_; }
+  Mark mark(std::size_t index) const {
+    const PackedMark packed = marks()[index];
+    return {packed.at, packed.ids};
+  }
+
+  Mark begin() const { return {}; }
+  Mark end() const { return {bytes_, ids_}; }
+  // The last mark before byte `at`, or the chunk's begin; and the first one behind it, or the chunk's end.
+  Mark mark_before(std::size_t at) const {
+    for (std::size_t k = marks_; k > 0; --k)
+      if (mark(k - 1).at < at) return mark(k - 1);
+    return begin();
+  }
+  Mark mark_behind(std::size_t at) const {
+    for (std::size_t k = 0; k < marks_; ++k)
+      if (mark(k).at > at) return mark(k);
+    return end();
+  }
+
+  Sums sums() const { return {bytes_, chars_, ids_, 1, marks_}; }
+  // What this chunk asked of the allocator.
+  std::size_t allocated_bytes() const {
+    return sizeof(Chunk) + std::size_t{ids_} * sizeof(std::uint32_t) + std::size_t{marks_} * kMarkBytes + bytes_;
+  }
+
+  // The byte offset of code point `n` of this chunk, n <= chars.
+  std::size_t offset_of(std::size_t n) const { return chars_ == bytes_ ? n : utf8::offset_of_code_point(text(), n); }
+  // Code points in its first `n` bytes.
+  std::size_t chars_before(std::size_t n) const {
+    return chars_ == bytes_ ? n : utf8::count_code_points(text().substr(0, n));
+  }
+
+  static constexpr std::size_t kMarkBytes = 2 * sizeof(std::uint16_t);  // of one mark, stored
+
+  mutable std::atomic<std::uint32_t> refs{1};  // owners: nodes, and Refs on some stack. Limit: 2^32 - 1, unchecked
+
+ private:
+  struct PackedMark {
+    std::uint16_t at;
+    std::uint16_t ids;
+  };
+  static_assert(sizeof(PackedMark) == kMarkBytes && alignof(PackedMark) <= alignof(std::uint32_t));
+
+  Chunk(std::string_view text, std::size_t ids, std::size_t marks)
+      : bytes_(static_cast<std::uint32_t>(text.size())),
+        chars_(static_cast<std::uint32_t>(utf8::count_code_points(text))),
+        ids_(static_cast<std::uint32_t>(ids)),
+        marks_(static_cast<std::uint32_t>(marks)) {}
+  ~Chunk() = default;
+
+  std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
+  const std::byte* payload() const { return reinterpret_cast<const std::byte*>(this + 1); }
+  const PackedMark* marks() const {
+    return reinterpret_cast<const PackedMark*>(payload() + std::size_t{ids_} * sizeof(std::uint32_t));
+  }
+
+  const std::uint32_t bytes_;  // length of the text behind the ids
+  const std::uint32_t chars_;  // code points in that text; <= bytes_, and equal to it for ASCII alone
+  const std::uint32_t ids_;    // ids behind the header
+  const std::uint32_t marks_;  // marks behind the ids; at most kMarkReach
+};
+static_assert(sizeof(Chunk) == 20 && sizeof(Chunk) % alignof(std::uint32_t) == 0);
+
+}  // namespace tokseam

@@ -1,0 +1,75 @@
+// How a text is parted: how large chunks are, where marks stand in them, and the cutting of a text into both.
+// Pure; it takes marks as they come and knows neither an engine nor a tree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "chunk.hpp"
+
+namespace tokseam {
+
+// How large chunks are. A template parameter of Session so that tests can reach every edge with short texts.
+struct ChunkLimits {
+  // Bytes after which a chunk ends at the next mark. An edit copies one to three chunks, at memory speed, so less is
+  // hardly quicker; each chunk costs ChunkTree::kOverheadBytes = 84 bytes beside its content, which at 4096 bytes (some
+  // 1,000 tokens) is 0.1 bytes a token on top of 8.
+  static constexpr std::size_t kTargetBytes = 4096;
+
+  // Bytes below which a chunk is not left to itself. Without it, edit after edit would leave crumbs, and crumbs cost
+  // more than they hold.
+  static constexpr std::size_t kMinBytes = 1024;
+
+  // Bytes of a chunk up to which it is copied for the sake of a crumb beside it. Four targets: longer ones hold a long
+  // stretch without a synchronizing position.
+  static constexpr std::size_t kLongBytes = 16384;
+
+  // Bytes after which the next synchronizing position becomes a mark. An edit encodes about as much beside the change,
+  // so less is quicker; each mark costs 4 bytes, which at 256 bytes is 0.06 bytes a token.
+  static constexpr std::size_t kMarkBytes = 256;
+
+  // Bytes that the last mark stays away from the end of the text: what an append encodes again and compares.
+  static constexpr std::size_t kTailBytes = 64;
+
+  // Bytes between two marks up to which a window is extended by them to have an overlap. Longer ones hold a long
+  // stretch without a synchronizing position, which is not worth encoding again for this.
+  static constexpr std::size_t kOverlapMaxBytes = 4096;
+};
+
+// Parts a text at some of its marks, which ascend strictly inside it. Each chunk keeps what marks are not too close,
+// and the last chunk keeps the last one, where the next append will begin.
+template <class Limits>
+std::vector<Ref<Chunk>> make_chunks(std::string_view text, std::span<const std::uint32_t> ids,
+                                    std::span<const Mark> marks) {
+  static_assert(Limits::kMinBytes <= Limits::kTargetBytes && Limits::kTargetBytes <= Limits::kLongBytes);
+  std::vector<Ref<Chunk>> chunks;
+  if (text.empty()) return chunks;
+  Mark begin;                // of the chunk at hand ...
+  std::vector<Mark> inside;  // ... and its marks, counted from there
+  const auto close = [&](const Mark& end) {
+    chunks.push_back(Chunk::make(text.substr(begin.at, end.at - begin.at), ids.subspan(begin.ids, end.ids - begin.ids),
+                                 inside));
+    begin = end;
+    inside.clear();
+  };
+  chunks.reserve(text.size() / Limits::kTargetBytes + 1);
+  for (std::size_t k = 0; k < marks.size(); ++k) {
+    const std::size_t size = marks[k].at - begin.at;
+    // A crumb is left at the end of a chunk, except of a long one: that would have to be copied with every append.
+    if (size >= Limits::kTargetBytes &&
+        (text.size() - marks[k].at >= Limits::kMinBytes || size > Limits::kLongBytes)) {
+      close(marks[k]);
+      continue;
+    }
+    const std::size_t behind_last = size - (inside.empty() ? 0 : inside.back().at);
+    if (2 * behind_last >= Limits::kMarkBytes || k + 1 == marks.size())
+      inside.push_back({size, marks[k].ids - begin.ids});
+  }
+  close({text.size(), ids.size()});
+  return chunks;
+}
+
+}  // namespace tokseam

@@ -1,0 +1,106 @@
+// Python's values as the engine's and back: texts, arrays, lists. Included by the files that know Python alone.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "textdiff.hpp"
+
+namespace tokseam::python {
+
+namespace nb = nanobind;
+
+template <class T>
+using Array = nb::ndarray<nb::numpy, T>;
+template <class T>
+using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+
+// Hand a vector over to numpy without copying it.
+template <class T>
+Array<T> to_numpy(std::vector<T> values, std::size_t columns = 1) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if (columns > 1) return Array<T>(owned->data(), {owned->size() / columns, columns}, owner);
+  return Array<T>(owned->data(), {owned->size()}, owner);
+}
+
+template <class T>
+std::vector<T> to_vector(const Input<T>& values) {
+  return std::vector<T>(values.data(), values.data() + values.size());
+}
+
+// The Python numbers of ids, one object an id, shared by all lists that hold the id.
+// PERF: making a number takes longer than everything else about a list of them, and 32 bytes; few distinct ids make up
+// most of any text. Guarded by the GIL.
+class IdNumbers {
+ public:
+  // A new reference. Raises MemoryError.
+  static PyObject* of(std::uint32_t id) {
+    Entry& entry = entries_[id % kEntries];
+    if (entry.number == nullptr || entry.id != id) {
+      PyObject* number = PyLong_FromUnsignedLong(id);
+      if (number == nullptr) throw nb::python_error();
+      Py_XDECREF(std::exchange(entry.number, number));
+      entry.id = id;
+    }
+    Py_INCREF(entry.number);
+    return entry.number;
+  }
+
+ private:
+  struct Entry {
+    PyObject* number;  // null until an id of this place is asked for; kept until another one is
+    std::uint32_t id;
+  };
+  // Most vocabularies have fewer ids. 2 MiB of addresses, of which only what is used becomes memory.
+  static constexpr std::size_t kEntries = std::size_t{1} << 17;
+  static inline Entry entries_[kEntries];
+};
+
+// Puts `values` into `list` from `at` on; those places must be fresh. Raises MemoryError.
+inline void put_ids(nb::handle list, std::size_t at, std::span<const std::uint32_t> values) {
+  for (const std::uint32_t value : values)
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(at++), IdNumbers::of(value));
+}
+
+// A list of so many places, all of them to be filled at once.
+inline nb::list fresh_list(std::size_t size) {
+  nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(size)));
+  if (!list.is_valid()) throw nb::python_error();
+  return list;
+}
+
+// The UTF-8 of a str. An ASCII str is its own UTF-8; another one is encoded for this call only, so that a large text
+// does not keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
+class Utf8 {
+ public:
+  explicit Utf8(nb::handle text) {
+    if (PyUnicode_IS_COMPACT_ASCII(text.ptr())) {
+      view_ = {static_cast<const char*>(PyUnicode_DATA(text.ptr())),
+               static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.ptr()))};
+      return;
+    }
+    bytes_ = nb::steal<nb::bytes>(PyUnicode_AsUTF8String(text.ptr()));
+    if (!bytes_.is_valid()) throw nb::python_error();
+    view_ = {bytes_.c_str(), bytes_.size()};
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  nb::bytes bytes_;
+  std::string_view view_;
+};
+
+inline CodePoints code_points(nb::handle text) {
+  return {PyUnicode_DATA(text.ptr()), static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.ptr())),
+          static_cast<int>(PyUnicode_KIND(text.ptr()))};
+}
+
+}  // namespace tokseam::python

@@ -1,0 +1,148 @@
+// The Python face of sessions. Conversions, the GIL and Python's exceptions live here; no algorithm does.
+#include "session_bindings.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "encoder.hpp"
+#include "python_values.hpp"
+#include "session.hpp"
+#include "session_diff.hpp"
+#include "textdiff.hpp"
+
+namespace tokseam::python {
+namespace {
+
+std::pair<std::size_t, std::size_t> shared_ends_of(nb::str a, nb::str b) {
+  const CodePoints left = code_points(a), right = code_points(b);
+  nb::gil_scoped_release release;
+  const SharedEnds ends = shared_ends(left, right);
+  return {ends.prefix, ends.suffix};
+}
+
+// A session and the encoder it stands on, which must outlive it.
+class NativeSession {
+  // The three operations, each as what change() runs. (Up here, for their types are deduced.)
+  auto whole() {
+    return [this](std::string_view view) { return store_.reset(view); };
+  }
+  auto at_end() {
+    return [this](std::string_view view) { return store_.append(view); };
+  }
+  auto inside(std::size_t start, std::size_t stop) {
+    return [=, this](std::string_view view) { return store_.edit(start, stop, view); };
+  }
+ public:
+  using Store = tokseam::Session<Encoder>;
+  NativeSession(nb::object encoder, bool split_special)
+      : owner_(std::move(encoder)), store_(nb::cast<const Encoder&>(owner_), split_special) {}
+  NativeSession(nb::object encoder, Store store) : owner_(std::move(encoder)), store_(std::move(store)) {}
+
+  nb::tuple reset(nb::str text) { return with_array(change(text, whole())); }
+  nb::tuple append(nb::str delta) { return with_array(change(delta, at_end())); }
+  nb::tuple edit(std::size_t start, std::size_t stop, nb::str replacement) {
+    return with_array(change(replacement, inside(start, stop)));
+  }
+  nb::tuple reset_list(nb::str text) { return with_list(change(text, whole())); }
+  nb::tuple append_list(nb::str delta) { return with_list(change(delta, at_end())); }
+  nb::tuple edit_list(std::size_t start, std::size_t stop, nb::str replacement) {
+    return with_list(change(replacement, inside(start, stop)));
+  }
+  NativeSession fork() const { return NativeSession(owner_, store_.fork()); }
+
+  std::pair<std::size_t, std::size_t> ends_shared_with(nb::str text) const {
+    const CodePoints points = code_points(text);
+    nb::gil_scoped_release release;
+    const SharedEnds ends = shared_ends(store_.chunks(), points);
+    return {ends.prefix, ends.suffix};
+  }
+
+  nb::str text() const {
+    std::string bytes(store_.bytes(), '\0');
+    store_.copy_text(bytes.data());
+    return nb::str(bytes.data(), bytes.size());
+  }
+  Array<std::uint32_t> ids() const {
+    std::vector<std::uint32_t> values(store_.id_count());
+    store_.copy_ids(values.data());
+    return to_numpy(std::move(values));
+  }
+  nb::list ids_list() const {
+    nb::list list = fresh_list(store_.id_count());
+    std::size_t at = 0;
+    store_.chunks().visit<&Sums::chunks>(0, store_.chunk_count(), [&](const Chunk& chunk, std::size_t, std::size_t) {
+      put_ids(list, at, chunk.ids());
+      at += chunk.ids().size();
+    });
+    return list;
+  }
+  const Store& store() const { return store_; }
+
+ private:
+  template <class Operation>
+  Splice change(nb::handle text, Operation&& operation) {
+    const Utf8 utf8(text);
+    nb::gil_scoped_release release;
+    return operation(utf8.view());
+  }
+  static nb::tuple with_array(Splice splice) {
+    return nb::make_tuple(splice.start, splice.stop, to_numpy(std::move(splice.ids)));
+  }
+  nb::tuple with_list(const Splice& splice) const {
+    nb::list list = fresh_list(splice.ids.size());
+    put_ids(list, 0, splice.ids);
+    return nb::make_tuple(splice.start, splice.stop, std::move(list), store_.last().chars_encoded);
+  }
+
+  nb::object owner_;
+  Store store_;
+};
+
+nb::list list_of(const Input<std::uint32_t>& ids) {
+  nb::list list = fresh_list(ids.size());
+  put_ids(list, 0, {ids.data(), ids.size()});
+  return list;
+}
+
+}  // namespace
+
+void bind_sessions(nb::module_& m) {
+  nb::exception<OverlapMismatch>(m, "OverlapMismatch", PyExc_RuntimeError);
+
+  m.def("shared_ends", &shared_ends_of, nb::arg("a"), nb::arg("b"),
+        "Code points that two texts share at the start and, beyond that, at the end.");
+  m.def("list_of", &list_of, nb::arg("ids"), "The ids of a uint32 array as a list.");
+
+  nb::class_<NativeSession>(m, "Session", "One text and its ids, without what a template adds. One thread at a time.")
+      .def(nb::init<nb::object, bool>(), nb::arg("encoder"), nb::arg("split_special") = false)
+      .def("reset", &NativeSession::reset, nb::arg("text"), "Replace all: start, stop, uint32 array.")
+      .def("append", &NativeSession::append, nb::arg("delta"))
+      .def("edit", &NativeSession::edit, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
+      .def("reset_list", &NativeSession::reset_list, nb::arg("text"), "Replace all: start, stop, list, code points encoded.")
+      .def("append_list", &NativeSession::append_list, nb::arg("delta"))
+      .def("edit_list", &NativeSession::edit_list, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
+      .def("shared_ends", &NativeSession::ends_shared_with, nb::arg("text"),
+           "Code points that the session's text and another share at the start and, beyond that, at the end.")
+      .def("fork", &NativeSession::fork)
+      .def("text", &NativeSession::text)
+      .def("ids", &NativeSession::ids)
+      .def("ids_list", &NativeSession::ids_list)
+      .def("validate", [](const NativeSession& s) { s.store().validate(); })
+      .def_prop_ro("chars", [](const NativeSession& s) { return s.store().chars(); })
+      .def_prop_ro("token_count", [](const NativeSession& s) { return s.store().id_count(); })
+      .def_prop_ro("chunk_count", [](const NativeSession& s) { return s.store().chunk_count(); })
+      .def_prop_ro("memory_bytes", [](const NativeSession& s) { return s.store().memory_bytes(); })
+      .def_prop_ro("unshared_bytes", [](const NativeSession& s) { return s.store().unshared_bytes(); })
+      .def_prop_ro("chars_encoded", [](const NativeSession& s) { return s.store().last().chars_encoded; })
+      .def_prop_ro("overlap_ids", [](const NativeSession& s) { return s.store().last().overlap_ids; });
+}
+
+}  // namespace tokseam::python
