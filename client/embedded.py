@@ -65,9 +65,13 @@ class Embedded:
         tokenizer: str | None = None,
         add_special_tokens: bool = False,
         split_special_tokens: bool = False,
+        threads: int = 1,
     ) -> list[int]:
-        """Encode one text in full. `tokenizer` may be left out when there is one only."""
-        return list_of(self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens))
+        """Encode one text in full. `tokenizer` may be left out when there is one only.
+
+        threads: the most that it may work on at the same time.
+        """
+        return list_of(self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens, threads))
 
     def encode_array(
         self,
@@ -75,9 +79,15 @@ class Embedded:
         tokenizer: str | None = None,
         add_special_tokens: bool = False,
         split_special_tokens: bool = False,
+        threads: int = 1,
     ) -> npt.NDArray[np.uint32]:
-        """Encode one text in full, as an array: no Python number is made."""
-        return self._encode(self._resolve(tokenizer), text, "text", add_special_tokens, split_special_tokens)
+        """Encode one text in full, as an array: no Python number is made.
+
+        threads: the most that it may work on at the same time.
+        """
+        if type(threads) is not int or threads < 1:
+            raise BadRequestError(f"threads: must be a positive int, not {threads!r:.40}")
+        return self._encode(self._resolve(tokenizer), text, "text", add_special_tokens, split_special_tokens, threads)
 
     def encode_batch(
         self,
@@ -171,12 +181,21 @@ class Embedded:
     # -- within -----------------------------------------------------------------------------------------------
 
     def _encode(
-        self, tokenizer: engine.Tokenizer, text: str, place: str, add_special_tokens: bool, split_special_tokens: bool
+        self,
+        tokenizer: engine.Tokenizer,
+        text: str,
+        place: str,
+        add_special_tokens: bool,
+        split_special_tokens: bool,
+        threads: int = 1,
     ) -> npt.NDArray[np.uint32]:
         self._count("encodes")
         with mapped_errors(place):
             return tokenizer.encode(
-                _checked(text, place), add_special_tokens=add_special_tokens, split_special_tokens=split_special_tokens
+                _checked(text, place),
+                add_special_tokens=add_special_tokens,
+                split_special_tokens=split_special_tokens,
+                threads=threads,
             )
 
     def _resolve(self, tokenizer: str | None) -> engine.Tokenizer:

@@ -83,18 +83,20 @@ class Tokenizer:
         add_special_tokens: bool = False,
         split_special_tokens: bool = False,
         continued: bool = False,
+        threads: int = 1,
     ) -> Ids:
         """Encode `text` in full: uint32 ids, equal to the reference's. Raises BadTextError.
 
         split_special_tokens: literals of special tokens in the text are ordinary text. continued: the text goes on from
         a cut (see `cuts`), so what the tokenizer puts in front of a text is left out; native tokenizers only.
+        threads: the most that one native encode may use; a long text is parted at cuts.
         """
         text = as_text(text)
         if self._encoder is None:
             if continued:
                 raise UnsupportedError("the reference can't go on from a cut")
             return self._reference.encode(text, add_special_tokens, split_special_tokens)
-        ids = self._encoder.encode(text, split_special_tokens, continued)
+        ids = self._encoder.encode(text, split_special_tokens, continued, threads)
         if add_special_tokens and len(self._around[0]) + len(self._around[1]):
             return np.concatenate([self._around[0], ids, self._around[1]])
         return ids

@@ -17,6 +17,7 @@
 
 #include "encoder.hpp"
 #include "encoder_image.hpp"
+#include "parallel.hpp"
 #include "image.hpp"
 #include "mapped_file.hpp"
 #include "python_values.hpp"
@@ -158,14 +159,13 @@ Bytes image_bytes(nb::handle_t<Image> self, std::span<const std::byte> bytes) {
   return Bytes(bytes.data(), {bytes.size()}, self);
 }
 
-Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued) {
+Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued,
+                            std::size_t threads) {
   const Utf8 utf8(text);
   std::vector<std::uint32_t> ids;
   {
     nb::gil_scoped_release release;
-    std::vector<std::size_t> marks;
-    ids.reserve(utf8.view().size() / 4);
-    encoder.encode(utf8.view(), {split_special, continued}, {}, ids, marks);
+    tokseam::encode_parallel(encoder, utf8.view(), {split_special, continued}, threads, ids);
   }
   return to_numpy(std::move(ids));
 }
@@ -237,7 +237,7 @@ NB_MODULE(_native, m) {
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::init<Image>(), nb::arg("image"))
       .def("encode", &encode, nb::arg("text"), nb::arg("split_special") = false,
-           nb::arg("continued") = false,
+           nb::arg("continued") = false, nb::arg("threads") = 1,
            "The ids of a text: uint32. `continued`: it goes on from a cut, so nothing is put in front.")
       .def("spans", &spans, nb::arg("text"),
            "Ids, their untrimmed (n, 2) spans in code points, and whether the spans are known.")
