@@ -91,6 +91,12 @@ class Characters {
                          [this](auto a, auto b) { return cut(a, b); });
   }
 
+  // Whether a text may be cut between these two characters of it.
+  bool cut_between(std::uint32_t before, std::uint32_t here) const { return cut(normal(before), normal(here)); }
+
+  // Whether something may be put in front of a text.
+  bool prefixes() const { return prefix_ != Prefix::never; }
+
   // The segment as the model sees it. `at_text_start`: it begins the whole text; `continued`: it goes on from a cut, so
   // nothing is put in front. `cuts` (byte positions) move along. Sets `prefixed` when a marker was put in front.
   std::string normalized(std::string_view raw, bool at_text_start, bool continued, std::vector<std::size_t>& cuts,

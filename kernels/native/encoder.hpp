@@ -16,6 +16,7 @@
 #include "added_tokens.hpp"
 #include "automaton.hpp"
 #include "bpe.hpp"
+#include "character_masks.hpp"
 #include "characters.hpp"
 #include "chunk_engine.hpp"
 #include "classes.hpp"
@@ -62,7 +63,10 @@ class Encoder {
         surroundings_(image_) {
     for (std::uint32_t index = 0; image_.has(Section::normalization_settings, index); ++index)
       normalizations_.emplace_back(image_, index);
-    if (characters()) return;
+    if (characters()) {
+      character_masks_.emplace(*characters());
+      return;
+    }
     crossings_.emplace(image_);
     masks_.emplace(classes_, image_.get_sized<std::uint8_t>(Section::looking_on, 3 * classes_.count()).data(),
                    image_.get_sized<std::uint8_t>(Section::looking_back, 3 * classes_.count()).data(),
@@ -100,12 +104,11 @@ class Encoder {
   void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     const std::size_t before = ids.size();
-    if (masks_) {
-      marks.assign(cuts.size(), kNoMark);
-      encode_segments(text, mode, cuts, ids, marks);
-    } else {
-      walk_ids(text, mode, cuts, ids, marks);
-    }
+    marks.assign(cuts.size(), kNoMark);
+    if (masks_)
+      encode_segments(*masks_, text, mode, cuts, ids, marks);
+    else
+      encode_segments(*character_masks_, text, mode, cuts, ids, marks);
     for (std::size_t& mark : marks)
       if (mark != kNoMark) mark -= before;
   }
@@ -277,13 +280,14 @@ class Encoder {
     walk(text, mode, cuts, marks, sink);
   }
 
-  // Each segment by itself. The first one may get a space in front, which makes it another text than elsewhere.
-  void encode_segments(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
+  // Each segment by itself. The first one may get something in front, which makes it another text than elsewhere.
+  template <class Masks>
+  void encode_segments(const Masks& masks, std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
                        std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     std::vector<std::size_t> none;
     std::size_t start = 0;
-    if (space_in_front_ && !mode.continued) {
-      start = classes_.next_cut(text, 1);
+    if ((space_in_front_ || (characters() && characters()->prefixes())) && !mode.continued && !text.empty()) {
+      start = next_cut(text, utf8::boundary_at_or_after(text, 1));
       if (start == kNoCut) start = text.size();
       walk_ids(text.substr(0, start), mode, {}, ids, none);
     }
@@ -297,7 +301,7 @@ class Encoder {
         walk_ids(segment, inner, {}, out, none, &*cache);
     };
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
-    SegmentEncoder(*masks_, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
+    SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
 
   // Whether a piece begins at text[at], by the stages themselves.
@@ -503,6 +507,7 @@ class Encoder {
   Surroundings surroundings_;
   std::optional<Crossings> crossings_;             // none with characters(), as masks_
   std::optional<CutMasks> masks_;                  // none with characters()
+  std::optional<CharacterMasks> character_masks_;  // only with characters()
   std::span<const std::uint64_t> whole_segments_;  // bit by id; see whole_as_segment
   mutable SegmentCaches caches_;                   // what they hold changes no answer
 };
