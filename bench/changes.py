@@ -105,8 +105,8 @@ def _contest(
     rng = random.Random(delta)
     first = make(rng, whole, len(text), delta)
     after = first.applied(text)
-    wanted = subject.reference.ids(after)
-    differs = {way.name: beds.check(way, subject, text, first) for way in ours}
+    before_ids, wanted = beds.reference_ids(subject, text, first)
+    differs = {way.name: beds.check(way, text, first, before_ids, wanted) for way in ours}
     for peer in rivals:
         with marking.at_work(peer.name):
             peers.compare(peer, text, wanted)  # the context is in its caches from here on
