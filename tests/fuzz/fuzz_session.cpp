@@ -1,5 +1,5 @@
-// Arbitrary bytes as a history of sessions and their forks, over the toy engine and chunks of a few bytes, or chunks of a
-// few words with many marks: after every step the patched ids, the session's own, and its text are those of a full
+// Arbitrary bytes as a history of sessions and their forks, over the toy engine and chunks of a few bytes, or chunks of
+// a few words with many marks: after every step the patched ids, the session's own, and its text are those of a full
 // encode, and every invariant holds.
 #include <cstddef>
 #include <cstdint>
