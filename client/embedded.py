@@ -174,10 +174,13 @@ class Embedded:
         self, tokenizer: engine.Tokenizer, text: str, place: str, add_special_tokens: bool, split_special_tokens: bool
     ) -> npt.NDArray[np.uint32]:
         self._count("encodes")
-        with mapped_errors(place):
+        _checked_type(text, place)
+        try:
             return tokenizer.encode(
-                _checked(text, place), add_special_tokens=add_special_tokens, split_special_tokens=split_special_tokens
+                text, add_special_tokens=add_special_tokens, split_special_tokens=split_special_tokens
             )
+        except EngineError as error:
+            raise client_error(error, place) from None
 
     def _resolve(self, tokenizer: str | None) -> engine.Tokenizer:
         if tokenizer is None:

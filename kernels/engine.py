@@ -20,7 +20,7 @@ from .compile.refusal import Refusal
 from .errors import UnsupportedError
 from .facts import Facts
 from .offsets import Trimmer
-from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_text
+from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_str, as_text, bad_text
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range
 from .sources import Opened, Source, open_source
 
@@ -89,12 +89,16 @@ class Tokenizer:
         split_special_tokens: literals of special tokens in the text are ordinary text. continued: the text goes on from
         a cut (see `cuts`), so what the tokenizer puts in front of a text is left out; native tokenizers only.
         """
-        text = as_text(text)
+        text = as_str(text)
         if self._encoder is None:
+            text = as_text(text)
             if continued:
                 raise UnsupportedError("the reference can't go on from a cut")
             return self._reference.encode(text, add_special_tokens, split_special_tokens)
-        ids = self._encoder.encode(text, split_special_tokens, continued)
+        try:
+            ids = self._encoder.encode(text, split_special_tokens, continued)
+        except UnicodeEncodeError as error:
+            raise bad_text(text, error) from None
         if add_special_tokens and len(self._around[0]) + len(self._around[1]):
             return np.concatenate([self._around[0], ids, self._around[1]])
         return ids

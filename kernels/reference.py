@@ -60,6 +60,11 @@ def as_text(text: Text) -> str:
         ) from None
 
 
+def as_str(text: Text) -> str:
+    """As as_text, but a lone surrogate in a str is left for whoever encodes it to find: see bad_text."""
+    return text if isinstance(text, str) else as_text(text)
+
+
 def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
     """Return what as_text raises where a str has no UTF-8 form."""
     return BadTextError(
