@@ -74,6 +74,16 @@ def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
     )
 
 
+def read_tokenizer(content: bytes) -> HfTokenizer:
+    """Build a `tokenizers.Tokenizer` from a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
+    try:
+        return HfTokenizer.from_str(content.decode())
+    except BaseException as error:  # the reference panics (a BaseException) on some files
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        raise BadTokenizerError(f"the reference can't read this tokenizer.json: {error}") from None
+
+
 class HuggingFaceReference:
     """A `tokenizers.Tokenizer`, frozen: named by the SHA-256 of the content it was made from."""
 
@@ -88,13 +98,7 @@ class HuggingFaceReference:
     @classmethod
     def from_json(cls, content: bytes) -> HuggingFaceReference:
         """Build from the bytes of a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
-        try:
-            tokenizer = HfTokenizer.from_str(content.decode())
-        except BaseException as error:  # the reference panics (a BaseException) on some files
-            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-                raise
-            raise BadTokenizerError(f"the reference can't read this tokenizer.json: {error}") from None
-        return cls(tokenizer, hashlib.sha256(content).hexdigest())
+        return cls(read_tokenizer(content), hashlib.sha256(content).hexdigest())
 
     def encode(self, text: str, add_special_tokens: bool, split_special_tokens: bool) -> Ids:
         with self._switch:
