@@ -75,11 +75,12 @@ def _small_reference(described: dict[str, Any], large: _native.TokenizerJson) ->
     text = _look([content for content, _ in sorted(added.items(), key=lambda token: token[1])])
     bare = described | {"added_tokens": [], "pre_tokenizer": None, "post_processor": None, "decoder": None}
     normalizer = _reference_with(bare, {}, []).normalizer
-    forms = {text, text if normalizer is None else normalizer.normalize_str(text)}
+    # With what a tokenizer may put in front.
+    forms = {" " + text, " " + (text if normalizer is None else normalizer.normalize_str(text))}
     forms |= {form.replace(" ", "\u2581") for form in forms}
     spelled = [char for char, _ in sorted(byte_alphabet().items(), key=lambda pair: pair[1])]
     forms |= {"".join(spelled[byte] for byte in form.encode()) for form in forms}
-    needed = " \u2581 \u0120".join(sorted(forms)) + " " + "".join(f"<0x{byte:02X}>" for byte in range(256))
+    needed = "\n".join(sorted(forms)) + "\n" + "".join(f"<0x{byte:02X}>" for byte in range(256))
     entries = Entries(*large.occurring(needed.encode(), _LONGEST))
     by_id = {id_: entry.decode() for entry, id_ in entries.pairs()}
     merges = large.merges()
