@@ -86,17 +86,21 @@ class Way:
             self.session.edit(len(text), len(text) + len(step.filler), "")
 
 
-def check(way: Way, subject: Subject, text: str, step: Step) -> str:
+def reference_ids(subject: Subject, text: str, step: Step) -> tuple[Any, Any]:
+    """Return the reference's ids before the step (its filler appended) and after it."""
+    before = np.array(subject.reference.ids(text + step.filler), dtype=np.uint32)
+    return before, np.array(subject.reference.ids(step.applied(text)), dtype=np.uint32)
+
+
+def check(way: Way, text: str, step: Step, before: Any, after: Any) -> str:
     """Do and undo one step; return '' where the ids after it are the reference's, else what differs."""
-    wanted = subject.reference.ids(step.applied(text))
     change = way.prepare(text, step)
     if way.patch:
-        before = np.array(subject.reference.ids(text + step.filler), dtype=np.uint32)
         patch = change()
         found = np.concatenate([before[: patch.start], np.asarray(patch.ids, dtype=np.uint32), before[patch.stop :]])
     else:
         found = np.asarray(change(), dtype=np.uint32)
-    differs = peers.difference(found, wanted)
+    differs = peers.difference(found, after)
     way.undo(text, step)
     return differs
 

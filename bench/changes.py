@@ -23,6 +23,8 @@ QUICK_DELTAS = (16, 1_400, 38_000)
 #: The median step of a coding agent: the one that --long repeats.
 USUAL_DELTA = 1_400
 LONG_ROUNDS = 100_000
+#: Of fewer runs, the one in a thousand is not told.
+ENOUGH_FOR_P999 = 1_000
 #: Turns of the peers; before each, a share of our rounds is run, so that all see the same machine.
 TURNS = 3
 STEPS: dict[str, Callable[[random.Random, str, int, int], beds.Step]] = {
@@ -105,8 +107,8 @@ def _contest(
     rng = random.Random(delta)
     first = make(rng, whole, len(text), delta)
     after = first.applied(text)
-    wanted = subject.reference.ids(after)
-    differs = {way.name: beds.check(way, subject, text, first) for way in ours}
+    before_ids, wanted = beds.reference_ids(subject, text, first)
+    differs = {way.name: beds.check(way, text, first, before_ids, wanted) for way in ours}
     for peer in rivals:
         with marking.at_work(peer.name):
             peers.compare(peer, text, wanted)  # the context is in its caches from here on
@@ -190,6 +192,8 @@ def _spread(tokenizer: str, kind: str, rows: list[Row]) -> Table:
             figures_us = [us[key] for key in ("minimum", "p50", "p90", "p99", "p999", "cpu_p50")]
             growth = us["p50"] / mine[0]["peers"][OURS]["us"]["p50"]
             cells = [f"{figure:,.1f}" for figure in figures_us]
+            if us["count"] < ENOUGH_FOR_P999:
+                cells[4] = "-"
             table.add_row(f"{delta:,}", f"{row['chars']:,}", f"{us['count']:,}", *cells, f"{growth:.2f}")
     return table
 

@@ -190,13 +190,16 @@ class Embedded:
         threads: int = 1,
     ) -> npt.NDArray[np.uint32]:
         self._count("encodes")
-        with mapped_errors(place):
+        _checked_type(text, place)
+        try:
             return tokenizer.encode(
-                _checked(text, place),
+                text,
                 add_special_tokens=add_special_tokens,
                 split_special_tokens=split_special_tokens,
                 threads=threads,
             )
+        except EngineError as error:
+            raise client_error(error, place) from None
 
     def _resolve(self, tokenizer: str | None) -> engine.Tokenizer:
         if tokenizer is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,24 @@ def numbers(body: Buffer) -> npt.NDArray[np.uint32]:
     return np.frombuffer(body, dtype="<u4").astype(np.uint32)
 
 
-def few_ids(body: Buffer) -> list[int]:
-    """Return a body as a list; for some hundred ids, where an array would cost more than it saves."""
+def as_list(ids: npt.NDArray[np.uint32]) -> list[int]:
+    """Return ids as a list. Equal ids share one number: to make one for each is most of what a list costs."""
+    made: list[int] = _native().list_of(ids)
+    return made
+
+
+def id_list(body: Buffer) -> list[int]:
+    """Return a body as a list."""
     if len(body) % 4:
         raise InternalError(f"{len(body)} bytes are no sequence of uint32")
-    found = array("I")
-    found.frombytes(body)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found.tolist()
+    return as_list(np.frombuffer(body, dtype="<u4").astype(np.uint32, copy=False))
+
+
+@cache
+def _native() -> Any:
+    from tokseam.kernels import _native as native  # here, so that errors and types load without the engine
+
+    return native
 
 
 def positions(body: Buffer) -> npt.NDArray[np.int64]:
@@ -77,7 +86,7 @@ def _body(texts: list[bytes]) -> list[Buffer]:
 def flat_ids(counts: Buffer, ids: Buffer) -> list[list[int]]:
     """Split a batch's ids by text."""
     ends = np.cumsum(numbers(counts), dtype=np.int64).tolist()
-    flat = numbers(ids).tolist()
+    flat = id_list(ids)
     if (ends[-1] if ends else 0) != len(flat):
         raise InternalError("a batch's counts do not come to its ids")
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -17,7 +17,7 @@ from tokseam.broker import protocol
 from tokseam.broker.protocol import Reply, Request
 
 from .errors import BadRequestError, InternalError, StaleError
-from .ids import few_ids
+from .ids import as_list, id_list, numbers
 from .text import PieceText
 
 Path = Literal["append", "edit", "fresh", "reference"]
@@ -208,9 +208,9 @@ class Turns:
         if len(reply.body) != 1 or reply.start is None or reply.stop is None:
             raise InternalError("the answer to a change holds no patch")
         if message.op == "full":
-            patch = patch_between(self.ids, np.frombuffer(reply.body[0], dtype="<u4"))
+            patch = patch_between(self.ids, numbers(reply.body[0]))
         else:
-            patch = Patch(reply.start, reply.stop, few_ids(reply.body[0]))
+            patch = Patch(reply.start, reply.stop, id_list(reply.body[0]))
         if not 0 <= patch.start <= patch.stop <= len(self.ids):
             raise InternalError(f"the answer patches ids {patch.start}:{patch.stop} of {len(self.ids)}")
         self.ids[patch.start : patch.stop] = patch.ids
@@ -236,7 +236,7 @@ def _apply(text: PieceText, change: Change) -> None:
 def patch_between(old: list[int], new: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Patch:
     """Return the smallest patch from the ids at hand to those of a full answer."""
     if not old:
-        return Patch(0, 0, new.tolist())
+        return Patch(0, 0, as_list(new))
     before = np.array(old, dtype=np.uint32)
     shared = min(len(before), len(new))
     unequal = np.flatnonzero(before[:shared] != new[:shared])
@@ -244,4 +244,4 @@ def patch_between(old: list[int], new: np.ndarray[tuple[int], np.dtype[np.uint32
     rest = shared - start
     unequal = np.flatnonzero(before[len(before) - rest :][::-1] != new[len(new) - rest :][::-1])
     suffix = int(unequal[0]) if len(unequal) else rest
-    return Patch(start, len(before) - suffix, new[start : len(new) - suffix].tolist())
+    return Patch(start, len(before) - suffix, as_list(new[start : len(new) - suffix]))

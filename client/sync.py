@@ -41,7 +41,7 @@ from .errors import (
     UnknownTokenizerError,
     error_of,
 )
-from .ids import batches, flat_ids, numbers, packed_ids, positions
+from .ids import as_list, batches, flat_ids, numbers, packed_ids, positions
 from .session import Change, Outcome, Patch, Turns, check_session_id, utf8
 from .transport import SyncTransport
 
@@ -101,9 +101,7 @@ class Tier:
         split_special_tokens: bool = False,
     ) -> list[int]:
         """Encode one text in full. `tokenizer` may be left out when the tier has one only."""
-        found = self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens)
-        ids: list[int] = found.tolist()
-        return ids
+        return as_list(self.encode_array(text, tokenizer, add_special_tokens, split_special_tokens))
 
     def encode_array(
         self,

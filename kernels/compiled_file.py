@@ -98,7 +98,9 @@ def keep(sha256: str, compiled: Compiled | None, reason: str, origin: Origin, pr
         "probes": [[kind, key, digest] for (kind, key), digest in sorted(probes.items())],
         "facts": small,
     }
-    image = _native.Image(compiled.native if compiled else None, join(described, table), _key(origin.content_sha256))
+    image = _native.Image.noted(
+        compiled.image if compiled else None, join(described, table), _key(origin.content_sha256)
+    )
     path = path_of(origin.content_sha256)
     if not cache.write(path, image.data):
         return None

@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from . import _native, cache, compiled_file
-from .compile.admission import admit
+from .compile.admission import admit, admit_by_small_reference
 from .compile.refusal import Refusal
 from .errors import UnsupportedError
 from .facts import Facts
 from .offsets import Trimmer
-from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_text
+from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_str, as_text, bad_text
 from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range
-from .sources import Opened, Source, open_source
+from .sources import Made, Opened, Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
 MAX_REPORTS = 64
@@ -91,12 +91,16 @@ class Tokenizer:
         a cut (see `cuts`), so what the tokenizer puts in front of a text is left out; native tokenizers only.
         threads: the most that one native encode may use; a long text is parted at cuts.
         """
-        text = as_text(text)
+        text = as_str(text)
         if self._encoder is None:
+            text = as_text(text)
             if continued:
                 raise UnsupportedError("the reference can't go on from a cut")
             return self._reference.encode(text, add_special_tokens, split_special_tokens)
-        ids = self._encoder.encode(text, split_special_tokens, continued, threads)
+        try:
+            ids = self._encoder.encode(text, split_special_tokens, continued, threads)
+        except UnicodeEncodeError as error:
+            raise bad_text(text, error) from None
         if add_special_tokens and len(self._around[0]) + len(self._around[1]):
             return np.concatenate([self._around[0], ids, self._around[1]])
         return ids
@@ -196,19 +200,32 @@ def load(source: Source) -> Tokenizer:
     kept = compiled_file.find(opened.content_sha256, opened.folder)
     if kept is not None:
         return _kept(opened, kept)
-    made = opened.make()
-    compiled, reason = None, ""
+    content = opened.json()
+    compiled, reason, made = None, "", None
     with cache.recording() as probes:
-        try:
-            compiled = admit(made.reference, made.described)
-        except Refusal as refusal:
-            reason = str(refusal)
-        dialect = "rust" if isinstance(made.reference, TiktokenReference) else "onig"
-        origin = compiled_file.Origin(opened.content_sha256, dialect, made.files, opened.folder)
-        kept = compiled_file.keep(made.reference.sha256, compiled, reason, origin, probes)
+        if content is not None:
+            compiled = admit_by_small_reference(content)
+            del content
+        if compiled is None:
+            made = opened.make()
+            try:
+                compiled = admit(made.reference, made.described)
+            except Refusal as refusal:
+                reason = str(refusal)
+        origin = _origin(opened, made)
+        sha256 = made.reference.sha256 if made else opened.content_sha256
+        kept = compiled_file.keep(sha256, compiled, reason, origin, probes)
     # What other processes map too is better than what this one has in memory.
     native = kept.native if kept is not None else compiled
-    return Tokenizer(made.reference, native, reason, kept.path if kept else None)
+    reference = made.reference if made else LazyReference(sha256, lambda: opened.make().reference)
+    return Tokenizer(reference, native, reason, kept.path if kept else None)
+
+
+def _origin(opened: Opened, made: Made | None) -> compiled_file.Origin:
+    if made is None:
+        return compiled_file.Origin(opened.content_sha256)
+    dialect = "rust" if isinstance(made.reference, TiktokenReference) else "onig"
+    return compiled_file.Origin(opened.content_sha256, dialect, made.files, opened.folder)
 
 
 def _kept(opened: Opened, kept: compiled_file.Kept) -> Tokenizer:

@@ -60,6 +60,11 @@ def as_text(text: Text) -> str:
         ) from None
 
 
+def as_str(text: Text) -> str:
+    """As as_text, but a lone surrogate in a str is left for whoever encodes it to find: see bad_text."""
+    return text if isinstance(text, str) else as_text(text)
+
+
 def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
     """Return what as_text raises where a str has no UTF-8 form."""
     return BadTextError(
@@ -67,6 +72,16 @@ def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
         error.start,
         "character",
     )
+
+
+def read_tokenizer(content: bytes) -> HfTokenizer:
+    """Build a `tokenizers.Tokenizer` from a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
+    try:
+        return HfTokenizer.from_str(content.decode())
+    except BaseException as error:  # the reference panics (a BaseException) on some files
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        raise BadTokenizerError(f"the reference can't read this tokenizer.json: {error}") from None
 
 
 class HuggingFaceReference:
@@ -83,13 +98,7 @@ class HuggingFaceReference:
     @classmethod
     def from_json(cls, content: bytes) -> HuggingFaceReference:
         """Build from the bytes of a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
-        try:
-            tokenizer = HfTokenizer.from_str(content.decode())
-        except BaseException as error:  # the reference panics (a BaseException) on some files
-            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-                raise
-            raise BadTokenizerError(f"the reference can't read this tokenizer.json: {error}") from None
-        return cls(tokenizer, hashlib.sha256(content).hexdigest())
+        return cls(read_tokenizer(content), hashlib.sha256(content).hexdigest())
 
     def encode(self, text: str, add_special_tokens: bool, split_special_tokens: bool) -> Ids:
         with self._switch:

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _native
 from .errors import BadEditError
-from .reference import Ids, Reference, Text, as_text, bad_text
+from .reference import Ids, Reference, Text, as_str, as_text, bad_text
 
 PathTaken = Literal["append", "edit", "fresh", "reference"]
 
@@ -212,25 +212,29 @@ class NativeSession:
         return self._fallen_back.work if self._fallen_back else Work(*self._work)
 
     def reset(self, text: Text) -> Splice:
-        text = as_text(text)
+        text = as_str(text)
         if self._fallen_back:
             return self._fallen_back.reset(text)
         try:
             return self._done("fresh", self._store.reset(text))
         except _native.OverlapMismatch as error:
             return self._fall_back(error, text)
+        except UnicodeEncodeError as error:
+            raise bad_text(text, error) from None
 
     def append(self, delta: Text) -> Splice:
-        delta = as_text(delta)
+        delta = as_str(delta)
         if self._fallen_back:
             return self._fallen_back.append(delta)
         try:
             return self._done("append", self._store.append(delta))
         except _native.OverlapMismatch as error:
             return self._fall_back(error, self._store.text() + delta)
+        except UnicodeEncodeError as error:
+            raise bad_text(delta, error) from None
 
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
-        replacement = as_text(replacement)
+        replacement = as_str(replacement)
         if self._fallen_back:
             return self._fallen_back.edit(start, stop, replacement)
         check_range(start, stop, self._store.chars)
@@ -238,6 +242,8 @@ class NativeSession:
             return self._done("edit", self._store.edit(start, stop, replacement))
         except _native.OverlapMismatch as error:
             return self._fall_back(error, self._changed(start, stop, replacement))
+        except UnicodeEncodeError as error:
+            raise bad_text(replacement, error) from None
 
     def append_list(self, delta: str) -> ListSplice:
         if self._fallen_back:

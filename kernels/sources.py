@@ -56,6 +56,10 @@ class Opened(ABC):
     def __init__(self, content_sha256: str) -> None:
         self.content_sha256 = content_sha256
 
+    def json(self) -> bytes | None:
+        """Return the content that may be a tokenizer.json; None where it is none. Raises BadTokenizerError."""
+        return None
+
     @abstractmethod
     def make(self) -> Made:
         """Build the reference, of this very content, however much later. Raises BadTokenizerError."""
@@ -79,6 +83,9 @@ class _OpenedContent(Opened):
     def __init__(self, content: bytes) -> None:
         super().__init__(_sha256(content))
         self._content = content
+
+    def json(self) -> bytes:
+        return self._content
 
     def make(self) -> Made:
         return Made(HuggingFaceReference.from_json(self._content), self._content)
@@ -106,11 +113,14 @@ class _OpenedFile(Opened):
             raise BadTokenizerError(f"{path}: {error.strerror}") from None
         self.folder = path.parent
 
-    def make(self) -> Made:
-        content = b"".join(self._parts(_PART_BYTES))
+    def json(self) -> bytes:
+        content = b"".join(self._parts(1 << 30))
         if _sha256(content) != self.content_sha256:
             raise BadTokenizerError(f"{self._path}: changed in place since it was loaded")
-        return _make_path(self._path, content)
+        return content
+
+    def make(self) -> Made:
+        return _make_path(self._path, self.json())
 
     def _digest(self) -> str:
         digest = hashlib.sha256()

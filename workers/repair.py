@@ -359,6 +359,10 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     )
     sampler = Sampler(options.shadow_rate, options.shadow_bytes_per_s) if options.shadow_endpoint else None
     quarantine = Quarantine(options.quarantine_dir) if options.quarantine_dir else None
+    for tokenizer in tokenizers.values():
+        # Makes its reference, if it was not made yet: that takes a second, and within a request the broker would take
+        # this worker for dead.
+        tokenizer.decode([])
     gc.freeze()  # what is here now stays: a later collection need not look at it
     Shell(WorkerCore(tokenizers, limits, sampler=sampler, seam=seam), settings, quarantine).run()
     return 0

@@ -7,10 +7,14 @@ turns into what the native engine runs on. No family is recognised by its name o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from .. import _native
 from .normalization import Form
 from .refusal import Refusal
 from .regex_syntax import Atom, Choice, Dialect, Node, Repeat, literal, parse
@@ -31,6 +35,9 @@ WORD, SIGN, SPACE = "<word>", "<sign>", "<space>"
 #: Bytes that no UTF-8 text holds: a vocabulary without them lacks nothing.
 NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 
+
+#: (n, 4): left id, right id, rank, merged id.
+Merges = npt.NDArray[np.uint32]
 
 #: What becomes of a match and the gaps beside it, by its number in kernels/native/automaton.hpp.
 BEHAVIORS = ("Isolated", "MergedWithPrevious", "MergedWithNext", "MatchesDropped", "GapsDropped")
@@ -77,14 +84,34 @@ class CharacterModel:
     byte_tokens: list[int | None]
 
 
+class Entries(NamedTuple):
+    """Vocabulary entries: their bytes one behind the other, where each ends, and ids (uint32)."""
+
+    joined: bytes
+    ends: npt.NDArray[np.uint32]
+    ids: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[bytes, int]]) -> Entries:
+        """Build of (bytes, id)."""
+        lengths = np.fromiter((len(entry) for entry, _ in pairs), dtype=np.int64, count=len(pairs))
+        ids = np.fromiter((id_ for _, id_ in pairs), dtype=np.uint32, count=len(pairs))
+        return cls(b"".join(entry for entry, _ in pairs), np.cumsum(lengths).astype(np.uint32), ids)
+
+    def pairs(self) -> list[tuple[bytes, int]]:
+        """Return (bytes, id) of each."""
+        begins = [0, *self.ends.tolist()[:-1]]
+        spans = zip(begins, self.ends.tolist(), strict=False)
+        return [(self.joined[a:b], id_) for (a, b), id_ in zip(spans, self.ids.tolist(), strict=True)]
+
+
 @dataclass
 class Pipeline:
     """A tokenizer, understood.
 
     forms: the normalizations that the text goes through, in order. vocabulary: (bytes, id) of every entry that text can
-    become. merges: (left id, right id, rank, merged id); of equal
-    ranks the
-    leftmost goes first. byte_ids: the id of each single byte, None where the vocabulary lacks it and the reference
+    become. merges: rows of left id, right id, rank, merged id; of equal ranks the leftmost goes first. byte_ids: the id
+    of each single byte, None where the vocabulary lacks it and the reference
     drops it.
     """
 
@@ -92,8 +119,8 @@ class Pipeline:
     forms: list[Form]
     stages: list[Stage]
     added_tokens: list[AddedToken]
-    vocabulary: list[tuple[bytes, int]]
-    merges: list[tuple[int, int, int, int]]
+    vocabulary: Entries
+    merges: Merges
     whole_pieces_first: bool
     #: A space is put in front of every stretch between literals, unless it begins with one.
     space_in_front: bool
@@ -108,6 +135,24 @@ class Pipeline:
     leave_first_space: bool = False
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the different values, in order."""
+    # PERF: np.unique hashes, which is several times slower on millions of integers.
+    ordered = np.sort(values, axis=None)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
+
+
+def among(values: npt.NDArray[np.uint32], chosen: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """Return which of the values are chosen ones."""
+    highest = int(max(values.max(initial=0), chosen.max(initial=0)))
+    if highest >= 1 << 24:
+        return np.isin(values, chosen)
+    table = np.zeros(highest + 1, dtype=bool)
+    table[chosen] = True
+    found: npt.NDArray[np.bool_] = table[values]
+    return found
+
+
 def byte_alphabet() -> dict[str, int]:
     """Return the characters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py, bytes_to_unicode)."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -115,9 +160,12 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, Any]) -> Pipeline:
+def from_tokenizer_json(
+    content: Mapping[str, Any], large: _native.TokenizerJson | None, added_tokens: Mapping[int, Any]
+) -> Pipeline:
     """Read the description of a tokenizer.json. Raises Refusal with what is not understood.
 
+    large: its vocabulary and merges, which `content` need not hold; None where they are of no form that is understood.
     added_tokens: id -> `tokenizers.AddedToken`, as the reference holds them; it does not keep to the ids that the file
     gives.
     """
@@ -128,7 +176,9 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
     pre_tokenizers = _flattened(content.get("pre_tokenizer"), "pretokenizers")
     model = content["model"]
     _check_model(model)
-    merges = _merges(model)
+    if large is None:
+        raise Refusal("its vocabulary and merges are not of the form that is understood")
+    merges = large.merges()
     tokens = [
         AddedToken(t.content, id_, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
         for id_, t in sorted(added_tokens.items())
@@ -137,12 +187,12 @@ def from_tokenizer_json(content: Mapping[str, Any], added_tokens: Mapping[int, A
         at = next(i for i, part in enumerate(pre_tokenizers) if part["type"] == "ByteLevel") + 1
         forms, stages = _forms(normalizers), _stages(pre_tokenizers[:at])
         byte_stages = _stages(pre_tokenizers[at:], behind_bytes=True)
-        vocabulary, byte_ids = _byte_level_vocabulary(model)
+        vocabulary, byte_ids = _byte_level_vocabulary(model, large)
         characters = None
     else:
         forms, stages, byte_stages = [], [], []
-        characters = _character_model(normalizers, pre_tokenizers, model, merges, tokens)
-        vocabulary = [(entry.encode(), id_) for entry, id_ in model["vocab"].items() if entry]
+        characters = _character_model(normalizers, pre_tokenizers, model, large, tokens)
+        vocabulary = _checked(_without_empty(Entries(*large.entries())))
         byte_ids = [None] * 256
     pipeline = Pipeline(
         dialect="onig",
@@ -172,9 +222,9 @@ def from_tiktoken(encoding: Any) -> Pipeline:
     for content in special:
         if longer := next((other for other in special if other != content and other.startswith(content)), None):
             raise Refusal(f"of its special tokens {content!r} and {longer!r} either may match first")
-    vocabulary = [(piece, rank) for piece, rank in ranks.items() if piece]
+    pieces = [(piece, rank) for piece, rank in ranks.items() if piece]
     merges = []
-    for piece, rank in vocabulary:
+    for piece, rank in pieces:
         for cut in range(1, len(piece)):
             left, right = ranks.get(piece[:cut]), ranks.get(piece[cut:])
             if left is not None and right is not None:
@@ -184,8 +234,8 @@ def from_tiktoken(encoding: Any) -> Pipeline:
         forms=[],
         stages=[Stage(parse(encoding._pat_str, "rust"), "GapsDropped")],
         added_tokens=[AddedToken(content, id_, True, False) for content, id_ in special.items() if content],
-        vocabulary=vocabulary,
-        merges=merges,
+        vocabulary=Entries.of(pieces),
+        merges=np.array(merges, dtype=np.uint32).reshape(-1, 4),
         whole_pieces_first=True,
         space_in_front=False,
         byte_ids=[ranks[bytes([byte])] for byte in range(256)],
@@ -277,30 +327,25 @@ def _check_model(model: Mapping[str, Any]) -> None:
     for affix in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(affix):
             raise Refusal(f"its model has a {affix}, which is not understood yet")
-    entries: dict[str, int] = model["vocab"]
-    if len(set(entries.values())) != len(entries):
+
+
+def _without_empty(entries: Entries) -> Entries:
+    lengths = np.diff(entries.ends, prepend=np.uint32(0))
+    kept = lengths > 0
+    return Entries(entries.joined, entries.ends[kept], entries.ids[kept])
+
+
+def _checked(entries: Entries) -> Entries:
+    if len(distinct(entries.ids)) != len(entries.ids):
         raise Refusal("two entries of its vocabulary have one id")
+    return entries
 
 
-def _merges(model: Mapping[str, Any]) -> list[tuple[int, int, int, int]]:
-    entries: dict[str, int] = model["vocab"]
-    merges = []
-    for rank, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        merges.append((entries[left], entries[right], rank, entries[left + right]))
-    return merges
-
-
-def _byte_level_vocabulary(model: Mapping[str, Any]) -> tuple[list[tuple[bytes, int]], list[int | None]]:
-    entries: dict[str, int] = model["vocab"]
-    alphabet = byte_alphabet()
-    byte_of = alphabet.get
-    vocabulary = []
-    for entry, id_ in entries.items():
-        raw = [byte_of(char) for char in entry]
-        if raw and None not in raw:
-            vocabulary.append((bytes(raw), id_))  # type: ignore[arg-type]
-    byte_ids = [entries.get(char) for char, _ in sorted(alphabet.items(), key=lambda pair: pair[1])]
+def _byte_level_vocabulary(model: Mapping[str, Any], large: _native.TokenizerJson) -> tuple[Entries, list[int | None]]:
+    alphabet = [char for char, _ in sorted(byte_alphabet().items(), key=lambda pair: pair[1])]
+    _checked(Entries(*large.entries()))
+    vocabulary = Entries(*large.byte_level(np.array([ord(char) for char in alphabet], dtype=np.uint32)))
+    byte_ids = [large.find(char) for char in alphabet]
     missing = {byte for byte, id_ in enumerate(byte_ids) if id_ is None} - NEVER_IN_UTF8
     if missing and (model.get("unk_token") is not None or model.get("byte_fallback")):
         raise Refusal(f"its vocabulary lacks the byte 0x{min(missing):02X} and it has an unknown token for it")
@@ -311,7 +356,7 @@ def _character_model(
     normalizers: list[Mapping[str, Any]],
     pre_tokenizers: list[Mapping[str, Any]],
     model: Mapping[str, Any],
-    merges: list[tuple[int, int, int, int]],
+    large: _native.TokenizerJson,
     tokens: list[AddedToken],
 ) -> CharacterModel:
     """Read a pipeline without ByteLevel. Raises Refusal unless it is BPE over the characters of whole segments."""
@@ -340,22 +385,22 @@ def _character_model(
         prefix = {"always": "unless there", "first": "first, unless there", "never": "never"}[scheme]
         split_at_marker = bool(part.get("split", True))
     return CharacterModel(
-        replaced, replacement, marker or replacement, prefix, split_at_marker, _byte_tokens(model, merges)
+        replaced, replacement, marker or replacement, prefix, split_at_marker, _byte_tokens(model, large)
     )
 
 
-def _byte_tokens(model: Mapping[str, Any], merges: list[tuple[int, int, int, int]]) -> list[int | None]:
+def _byte_tokens(model: Mapping[str, Any], large: _native.TokenizerJson) -> list[int | None]:
     """Return the ids of <0x00> to <0xFF>. Raises Refusal where a character could end as unknown."""
-    entries: dict[str, int] = model["vocab"]
     names = [f"<0x{byte:02X}>" for byte in range(256)]
-    byte_tokens = [entries.get(name) for name in names]
+    byte_tokens = [large.find(name) for name in names]
     missing = {byte for byte, id_ in enumerate(byte_tokens) if id_ is None} - NEVER_IN_UTF8
-    unspelled = [byte for byte in sorted(missing) if byte >= 0x80 or chr(byte) not in entries]
+    unspelled = [byte for byte in sorted(missing) if byte >= 0x80 or large.find(chr(byte)) is None]
     if not model.get("byte_fallback") or unspelled:
         raise Refusal("its vocabulary does not spell every character (byte_fallback), so unknown ones merge or vanish")
-    used = {id_ for left, right, _, merged in merges for id_ in (left, right, merged)}
-    if clash := next((name for name, id_ in zip(names, byte_tokens, strict=True) if id_ in used), None):
-        raise Refusal(f"its merges use the byte token {clash}")
+    spelled = {id_: name for name, id_ in zip(names, byte_tokens, strict=True) if id_ is not None}
+    used = among(large.merges()[:, [0, 1, 3]], np.array(list(spelled), dtype=np.uint32))
+    if used.any():
+        raise Refusal(f"its merges use the byte token {spelled[int(large.merges()[:, [0, 1, 3]][used][0])]}")
     return byte_tokens
 
 

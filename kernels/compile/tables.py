@@ -42,7 +42,9 @@ from .pipeline import (
     CharacterModel,
     Pipeline,
     Stage,
+    among,
     byte_alphabet,
+    distinct,
 )
 from .refusal import Refusal
 from .synchronizing import Pairs, synchronizing_pairs
@@ -83,9 +85,14 @@ class Compiled:
         return Facts(pipeline.prefix, pipeline.suffix, pipeline.space_in_front, trim_tables(pipeline, self.native))
 
     @cached_property
+    def image(self) -> _native.Image:
+        """These tables laid out, once."""
+        return _native.Image(self.native)
+
+    @cached_property
     def encoder(self) -> _native.Encoder:
-        """The native encoder over these tables, built once: admission tries it, and the tokenizer keeps it."""
-        return _native.Encoder(_native.Image(self.native, b"", bytes(32)))
+        """The native encoder over these tables, which admission tries."""
+        return _native.Encoder(self.image)
 
 
 def compile_pipeline(pipeline: Pipeline) -> Compiled:
@@ -287,7 +294,6 @@ class _Changes:
 
 def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -> dict[str, Any]:
     """Return the tables that do not depend on how text is split."""
-    lengths = np.array([len(entry) for entry, _ in pipeline.vocabulary], dtype=np.uint64)
     return _byte_stages(pipeline) | {
         "added_tokens": [
             (literal, token.id, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word)
@@ -295,10 +301,10 @@ def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -
         ],
         "space_characters": np.array([ord(char) for char in looked_at.spaces], dtype=np.uint32),
         "word_characters": np.array([ord(char) for char in looked_at.words], dtype=np.uint32),
-        "vocabulary_bytes": b"".join(entry for entry, _ in pipeline.vocabulary),
-        "vocabulary_ends": np.cumsum(lengths).astype(np.uint32),
-        "vocabulary_ids": np.array([id_ for _, id_ in pipeline.vocabulary], dtype=np.uint32),
-        "merges": np.array(pipeline.merges, dtype=np.uint32).reshape(-1),
+        "vocabulary_bytes": pipeline.vocabulary.joined,
+        "vocabulary_ends": pipeline.vocabulary.ends,
+        "vocabulary_ids": pipeline.vocabulary.ids,
+        "merges": np.ascontiguousarray(pipeline.merges, dtype=np.uint32).reshape(-1),
         "byte_ids": _ids(pipeline.byte_ids),
         "space_in_front": pipeline.space_in_front,
         "whole_pieces_first": pipeline.whole_pieces_first,
@@ -325,16 +331,20 @@ def _one_class() -> dict[str, Any]:
 
 def _characters(pipeline: Pipeline, model: CharacterModel, seams: Constraints) -> dict[str, Any]:
     """Return the tables of BPE over characters (kernels/native/characters.hpp)."""
-    by_id = {id_: entry.decode() for entry, id_ in pipeline.vocabulary}
+    entries = pipeline.vocabulary
+    points = np.frombuffer(entries.joined.decode().encode("utf-32-le"), dtype="<u4")
+    starts = (np.frombuffer(entries.joined, dtype=np.uint8) & 0xC0) != 0x80
+    # How many characters stand before each entry's end, and which entry each character belongs to.
+    ends = np.concatenate([[0], np.cumsum(starts)])[entries.ends.astype(np.int64)]
+    lengths = np.diff(ends, prepend=0)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
     # By claim 8, only what merges can make joins two characters.
-    made = np.frombuffer(
-        "\0".join(by_id[id_] for id_ in {merged for _, _, _, merged in pipeline.merges}).encode("utf-32-le"),
-        dtype="<u4",
-    )
-    side_by_side = (made[:-1] != 0) & (made[1:] != 0)
-    joined = np.unique((made[:-1].astype(np.uint64) << np.uint64(32) | made[1:])[side_by_side])
-    if any("\0" in entry for entry in by_id.values() if len(entry) > 1):
+    made = among(entries.ids, pipeline.merges[:, 3])
+    side_by_side = (owner[:-1] == owner[1:]) & made[owner[:-1]]
+    joined = distinct((points[:-1].astype(np.uint64) << np.uint64(32) | points[1:])[side_by_side])
+    if ((points == 0) & (lengths[owner] > 1)).any():
         raise Refusal("its vocabulary joins U+0000 with other characters")
+    single = lengths == 1
 
     def mapped(char: str) -> int:
         return ord(model.replacement if char == model.replaced else char)
@@ -344,17 +354,16 @@ def _characters(pipeline: Pipeline, model: CharacterModel, seams: Constraints) -
     if model.prefix != "never":
         # Behind a literal a segment begins, and gets a prefix: that place is not inside a segment.
         never_after |= {mapped(char) for char in seams.last}
-    singles = [(ord(entry), id_) for id_, entry in by_id.items() if len(entry) == 1]
     return {
         "replaced": ord(model.replaced) if model.replaced else NO_ID,
         "replacement": ord(model.replacement) if model.replacement else NO_ID,
         "marker": ord(model.marker) if model.marker else NO_ID,
         "prefix": PREFIXES.index(model.prefix),
         "split_at_marker": model.split_at_marker,
-        "joined": np.unique(np.concatenate([joined, extra])),
+        "joined": np.concatenate([joined, extra]),
         "never_after": np.array(sorted(never_after), dtype=np.uint32),
         "never_before": np.array(sorted(mapped(char) for char in seams.never_before), dtype=np.uint32),
-        "characters": np.array([point for point, _ in singles], dtype=np.uint32),
-        "character_ids": np.array([id_ for _, id_ in singles], dtype=np.uint32),
+        "characters": points[ends[single] - 1].astype(np.uint32),
+        "character_ids": entries.ids[single],
         "byte_tokens": _ids(model.byte_tokens),
     }

@@ -1,14 +1,17 @@
 // The Python face of the native engine. Conversions, the GIL and Python's exceptions live here; no algorithm does.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -22,6 +25,7 @@
 #include "mapped_file.hpp"
 #include "python_values.hpp"
 #include "session_bindings.hpp"
+#include "tokenizer_json.hpp"
 
 namespace nb = nanobind;
 
@@ -126,18 +130,21 @@ tokseam::Image::Key image_key(const nb::bytes& key) {
   return made;
 }
 
-// `tables` None: an image of facts alone.
-Image make_image(const nb::object& tables, const nb::bytes& facts, const nb::bytes& key) {
+Image make_image(const nb::dict& tables) {
+  const tokseam::EncoderTables native = encoder_tables(tables);
+  nb::gil_scoped_release release;
+  return tokseam::build_image(native);
+}
+
+// The tables of `image` (None: no tables) with facts, for a file.
+Image note_down(const std::optional<Image>& image, const nb::bytes& facts, const nb::bytes& key) {
   const std::string_view noted(facts.c_str(), facts.size());
   const tokseam::Image::Key made_for = image_key(key);
-  if (tables.is_none()) {
-    tokseam::ImageWriter writer;
-    writer.add(tokseam::Section::facts, noted);
-    return writer.finish(made_for);
-  }
-  const tokseam::EncoderTables native = encoder_tables(nb::cast<nb::dict>(tables));
   nb::gil_scoped_release release;
-  return tokseam::build_image(native, made_for, noted);
+  tokseam::ImageWriter writer;
+  writer.add(tokseam::Section::facts, noted);
+  if (image) writer.add_all_but(*image, tokseam::Section::facts);
+  return writer.finish(made_for);
 }
 
 Image open_image(const std::string& path, const nb::bytes& key) {
@@ -157,6 +164,18 @@ using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
 // A view that keeps the image.
 Bytes image_bytes(nb::handle_t<Image> self, std::span<const std::byte> bytes) {
   return Bytes(bytes.data(), {bytes.size()}, self);
+}
+
+std::optional<tokseam::TokenizerJson> read_tokenizer_json(const nb::bytes& content) {
+  const std::string_view view(content.c_str(), content.size());
+  nb::gil_scoped_release release;
+  return tokseam::TokenizerJson::read(view);
+}
+
+// (bytes one behind the other, where each entry ends, ids)
+nb::tuple entry_list(tokseam::EntryList entries) {
+  return nb::make_tuple(nb::bytes(entries.bytes.data(), entries.bytes.size()), to_numpy(std::move(entries.ends)),
+                        to_numpy(std::move(entries.ids)));
 }
 
 Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued,
@@ -223,8 +242,9 @@ NB_MODULE(_native, m) {
   m.attr("IMAGE_FORMAT") = tokseam::kImageFormat;
 
   nb::class_<Image>(m, "Image", "A compiled tokenizer's tables and facts, in memory or mapped from a file; immutable.")
-      .def(nb::new_(&make_image), nb::arg("tables").none(), nb::arg("facts"), nb::arg("key"),
-           "Lay out tables (None: facts alone). `key`: 32 bytes that say what it is made from.")
+      .def(nb::new_(&make_image), nb::arg("tables"), "Lay out tables.")
+      .def_static("noted", &note_down, nb::arg("image").none(), nb::arg("facts"), nb::arg("key"),
+                  "The tables of an image (None: no tables) with facts. `key`: 32 bytes that say what it is made from.")
       .def_static("open", &open_image, nb::arg("path"), nb::arg("key"),
                   "Map a file. Raises BadImage unless it is whole, of this format, and was made for `key`.")
       .def_prop_ro("facts", [](nb::handle_t<Image> self) {
@@ -233,6 +253,27 @@ NB_MODULE(_native, m) {
       .def_prop_ro("data", [](nb::handle_t<Image> self) {
         return image_bytes(self, nb::cast<const Image&>(self).bytes());
       }, "All bytes of its file: uint8, read-only, where they lie.");
+
+  using tokseam::TokenizerJson;
+  nb::class_<TokenizerJson>(m, "TokenizerJson", "The vocabulary and the merges of a tokenizer.json, and what else it holds.")
+      .def_static("read", &read_tokenizer_json, nb::arg("content"),
+                  "None where it is not plainly of the usual form.")
+      .def_prop_ro("rest", [](const TokenizerJson& json) { return nb::bytes(json.rest().data(), json.rest().size()); },
+                   "The JSON text with an empty vocabulary and no merges.")
+      .def("entries", [](const TokenizerJson& json) { return entry_list(json.entries()); },
+           "All entries: their UTF-8 one behind the other, where each ends, and ids.")
+      .def("byte_level", [](const TokenizerJson& json, const Input<std::uint32_t>& alphabet) {
+        return entry_list(json.byte_level({alphabet.data(), alphabet.size()}));
+      }, nb::arg("alphabet"), "The entries spelled in the 256 characters that stand for bytes, as those bytes.")
+      .def("occurring", [](const TokenizerJson& json, const nb::bytes& text, std::size_t longest) {
+        return entry_list(json.occurring({text.c_str(), text.size()}, longest));
+      }, nb::arg("text"), nb::arg("longest"), "The entries of at most `longest` bytes that occur in `text`.")
+      .def("find", [](const TokenizerJson& json, std::string_view entry) -> std::optional<std::uint32_t> {
+        const std::uint32_t id = json.find(entry);
+        return id == tokseam::kNoId ? std::nullopt : std::optional(id);
+      }, nb::arg("entry"), "The id of an entry, or None.")
+      .def("merges", [](const TokenizerJson& json) { return to_numpy(json.merges(), 4); },
+           "(n, 4) uint32: left, right, rank, merged id.");
 
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::init<Image>(), nb::arg("image"))

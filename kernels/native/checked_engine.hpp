@@ -57,8 +57,8 @@ class CheckedEngine {
     return cut;
   }
 
-  // Appends the ids of a text that stands `chars_before` code points into the session's text, and writes a mark for each
-  // cut, ascending, none above the ids appended. Throws OverlapMismatch for a bad mark.
+  // Appends the ids of a text that stands `chars_before` code points into the session's text, and writes a mark for
+  // each cut, ascending, none above the ids appended. Throws OverlapMismatch for a bad mark.
   void encode(std::string_view text, std::span<const std::size_t> cuts, std::size_t chars_before,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
     const EncodeMode mode{split_special_, chars_before > 0};

@@ -124,9 +124,8 @@ inline void write_whole_segments(ImageWriter& writer, const EncoderTables& table
 
 }  // namespace detail
 
-// Builds the image. facts: what the caller wants to find in it again. Throws std::invalid_argument for tables that do
-// not fit together.
-inline Image build_image(const EncoderTables& tables, const Image::Key& key = {}, std::string_view facts = {}) {
+// Builds the image. Throws std::invalid_argument for tables that do not fit together.
+inline Image build_image(const EncoderTables& tables) {
   const std::size_t classes = tables.classes.suspect.size();
   if (tables.classes.class_of.size() != 0x110000 || tables.classes.pairs.size() != classes * classes || classes == 0 ||
       classes > Classes::kMaxClasses || tables.classes.seamless.size() != classes * classes ||
@@ -134,7 +133,6 @@ inline Image build_image(const EncoderTables& tables, const Image::Key& key = {}
       tables.classes.looking_back.size() != 3 * classes)
     throw std::invalid_argument("class tables of the wrong size");
   ImageWriter writer;
-  writer.add(Section::facts, facts);
   Bpe::write(writer, tables.merges, tables.byte_ids, tables.characters ? &*tables.characters : nullptr);
   detail::write_vocabulary(writer, tables);
   Classes::write(writer, classes, tables.classes.class_of.data(), tables.classes.pairs.data(),
@@ -158,7 +156,7 @@ inline Image build_image(const EncoderTables& tables, const Image::Key& key = {}
   Surroundings::write(writer, tables.space_characters, tables.word_characters);
   writer.add(Section::settings, std::vector<std::uint32_t>{tables.space_in_front});
   detail::write_whole_segments(writer, tables);
-  return writer.finish(key);
+  return writer.finish();
 }
 
 }  // namespace tokseam

@@ -207,6 +207,13 @@ class ImageWriter {
   }
   void add(Section section, std::string_view bytes) { add(section, std::span<const char>(bytes)); }
 
+  // All sections of another image but one.
+  void add_all_but(const Image& image, Section left_out) {
+    for (const Image::Entry& entry : image.entries_)
+      if (entry.section != static_cast<std::uint32_t>(left_out))
+        add(static_cast<Section>(entry.section), image.bytes().subspan(entry.offset, entry.bytes), entry.index);
+  }
+
   // An image in memory of what was added so far. More may be added, for another one.
   Image finish(const Image::Key& key = {}) const {
     std::size_t size = aligned(sizeof(Image::Header) + sections_.size() * sizeof(Image::Entry));

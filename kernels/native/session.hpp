@@ -8,17 +8,17 @@
 //   C3  So a cut outlives a change of the bytes [bs, be) if it lies left of bs or right of be. At bs or be itself it
 //       does not: an insertion there parts its two characters. The ends of the text are always ends of chunks.
 //   C4  A piece's ids depend on the piece alone; so ids on the far side of a cut that C3 keeps are the old ones.
-//   C5  A mark is a cut, and a chunk's ids are those of what stands left of the mark and then those of what stands right
-//       of it (C1). So the mark's count says which ids are whose, for as long as the cut outlives what C3 says; and what
-//       stands left of it, or right of it, may be copied, text, ids and marks, into another chunk.
+//   C5  A mark is a cut, and a chunk's ids are those of what stands left of the mark and then those of what stands
+//       right of it (C1). So the mark's count says which ids are whose, for as long as the cut outlives what C3 says;
+//       and what stands left of it, or right of it, may be copied, text, ids and marks, into another chunk.
 // An edit therefore encodes a window whose outer ends are marks, ends of chunks, or ends of the text that C3 keeps, and
 // copies what the touched chunks hold outside it. C4 also names ids inside the window that must come out as they were:
 // the overlap. It is compared at each edit, because a proof covers the idea and not the code.
 //
 // Not here: what is a synchronizing position and how text is encoded (chunk_engine.hpp is the seam), how large chunks
 // are (chunk_plan.hpp), ids that a special-token template adds, checks of UTF-8, the fallback to the reference. A
-// stretch without a synchronizing position is one chunk of any size up to 2^32 - 1 bytes, and each edit inside it encodes
-// all of it.
+// stretch without a synchronizing position is one chunk of any size up to 2^32 - 1 bytes, and each edit inside it
+// encodes all of it.
 #pragma once
 
 #include <algorithm>
@@ -210,7 +210,8 @@ class Session {
       for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
         cuts.push_back(chunk.mark(k).at);
         counts.push_back(chunk.mark(k).ids);
-        if (engine_.next_cut(chunk.text(), cuts[k]) != cuts[k]) throw std::logic_error("session: a mark that is no cut");
+        if (engine_.next_cut(chunk.text(), cuts[k]) != cuts[k])
+          throw std::logic_error("session: a mark that is no cut");
       }
       std::vector<std::uint32_t> ids;
       engine_.encode(chunk.text(), cuts, chars_before, ids, marks);
@@ -414,7 +415,8 @@ class Session {
     tree_.visit<&Sums::chunks>(window.right.before.chunks, window.last,
                                [&](const Chunk& chunk, std::size_t, std::size_t) {
                                  const auto keep = [&](const Mark& mark) {
-                                   if (mark.at > from.at) draft.mark({end + mark.at - from.at, end_ids + mark.ids - from.ids});
+                                   if (mark.at <= from.at) return;
+                                   draft.mark({end + mark.at - from.at, end_ids + mark.ids - from.ids});
                                  };
                                  keep(seam);
                                  for (std::size_t k = 0; k < chunk.mark_count(); ++k)
@@ -467,7 +469,8 @@ class Session {
     std::size_t tail = 0;
     const std::size_t shorter = std::min(ids.size(), old_ids.size());
     while (tail < shorter && ids[ids.size() - 1 - tail] == old_ids[old_ids.size() - 1 - tail]) ++tail;
-    return {start + head, start + head + old_ids.size() - tail, {ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(tail)}};
+    ids = ids.first(ids.size() - tail);
+    return {start + head, start + head + old_ids.size() - tail, {ids.begin(), ids.end()}};
   }
 
   CheckedEngine<Engine> engine_;

@@ -126,7 +126,8 @@ void bind_sessions(nb::module_& m) {
       .def("reset", &NativeSession::reset, nb::arg("text"), "Replace all: start, stop, uint32 array.")
       .def("append", &NativeSession::append, nb::arg("delta"))
       .def("edit", &NativeSession::edit, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
-      .def("reset_list", &NativeSession::reset_list, nb::arg("text"), "Replace all: start, stop, list, code points encoded.")
+      .def("reset_list", &NativeSession::reset_list, nb::arg("text"),
+           "Replace all: start, stop, list, code points encoded.")
       .def("append_list", &NativeSession::append_list, nb::arg("delta"))
       .def("edit_list", &NativeSession::edit_list, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
       .def("shared_ends", &NativeSession::ends_shared_with, nb::arg("text"),

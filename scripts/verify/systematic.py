@@ -186,7 +186,7 @@ def _transitions(compiled: Compiled, alphabet: Alphabet, seed: int) -> Iterator[
 
 def _entries(compiled: Compiled, seed: int) -> Iterator[Task]:
     """Every vocabulary entry that is text, alone and in front of another one, so that every merge is seen."""
-    entries = compiled.pipeline.vocabulary
+    entries = compiled.pipeline.vocabulary.pairs()
     for begin in range(0, len(entries), ENTRIES):
         for joined in (False, True):
 

@@ -103,10 +103,9 @@ def recompiled(sound: Subject, **changes: Any) -> Subject:
 
 def with_swapped_ranks(sound: Subject) -> Subject:
     assert sound.compiled is not None
-    merges = list(sound.compiled.pipeline.merges)
+    merges = sound.compiled.pipeline.merges.copy()
     first, second = MERGES.index(("a", "b")), MERGES.index(("b", "c"))
-    (a, b, rank, ab), (c, d, other, cd) = merges[first], merges[second]
-    merges[first], merges[second] = (a, b, other, ab), (c, d, rank, cd)
+    merges[[first, second], 2] = merges[[second, first], 2]
     return recompiled(sound, merges=merges)
 
 

@@ -67,7 +67,7 @@ def test_change_and_back(family: Family, kind: str) -> None:
         for delta in (16, 1_400):
             step = changes.STEPS[kind](rng, whole, len(text), delta)
             assert step.applied(text) != text
-            assert beds.check(way, subject, text, step) == ""
+            assert beds.check(way, text, step, *beds.reference_ids(subject, text, step)) == ""
             assert way.session.text == text
 
 

@@ -9,15 +9,16 @@ import random
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.families import Family
 from support.synthetic import added, description, split
 from tokenizers import Tokenizer as HfTokenizer
 from tokseam.kernels import _native, cache, compiled_file, engine
-from tokseam.kernels.compile import admission, class_probe
+from tokseam.kernels.compile import class_probe
 from tokseam.kernels.errors import BadTokenizerError
-from tokseam.kernels.reference import HuggingFaceReference, Reference
+from tokseam.kernels.reference import HuggingFaceReference
 
 TEXT = "a b  \u00e9e\u0301 ab abab 12 <s>x <pad>  y\r\n\u4f60\u597d \U0001f642 I'm  "
 
@@ -37,13 +38,13 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What has been compiled, each time."""
     compiled: list[str] = []
-    admit = admission.admit
+    keep = compiled_file.keep
 
-    def counted(reference: Reference, described: object) -> object:
-        compiled.append(reference.sha256)
-        return admit(reference, described)
+    def counted(sha256: str, *rest: Any) -> object:
+        compiled.append(sha256)
+        return keep(sha256, *rest)
 
-    monkeypatch.setattr(engine, "admit", counted)
+    monkeypatch.setattr(compiled_file, "keep", counted)
     return compiled
 
 

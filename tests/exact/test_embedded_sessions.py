@@ -73,6 +73,27 @@ def test_mixed_turns(family: Family, rng: random.Random, effort: float, flags: t
             assert held.session.ids == held.ids
 
 
+def test_edits_between_marks(family: Family, rng: random.Random, effort: float) -> None:
+    """Texts long enough for many marks, few chunks: windows begin and end inside chunks, at hostile places too."""
+    alphabet = hostile.atoms(family.literals)
+    tier = Embedded({"t": family.engine})
+    for _ in range(int(2 * effort)):
+        held = Held(tier.session("s"), family, (False, False))
+        text = "".join(
+            hostile.hostile_text(rng, 60, alphabet) if rng.random() < 0.5 else " plain words, line after line\n" * 6
+            for _ in range(40)
+        )
+        held.take(held.session.append_patch(text), text)
+        for step in range(40):
+            text = held.text
+            at = len(text) if step % 4 == 0 else rng.randrange(len(text) + 1)
+            stop = min(len(text), at + rng.choice((0, 0, 1, 3, 300, 2_000 if step % 10 == 0 else 2)))
+            new = hostile.hostile_text(rng, rng.choice((0, 1, 3, 40)), alphabet)
+            held.take(held.session.edit(at, stop, new), text[:at] + new + text[stop:])
+        assert held.session.ids == held.ids
+    assert family.engine.mismatches == 0
+
+
 @pytest.mark.parametrize(
     ("call", "place", "position"),
     [

@@ -1,5 +1,6 @@
-// Arbitrary bytes as a history of sessions and their forks, over the toy engine and chunks of a few bytes: after every
-// step the patched ids, the session's own, and its text are those of a full encode, and every invariant holds.
+// Arbitrary bytes as a history of sessions and their forks, over the toy engine and chunks of a few bytes, or chunks of
+// a few words with many marks: after every step the patched ids, the session's own, and its text are those of a full
+// encode, and every invariant holds.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,13 +18,15 @@ using test::Ids;
 constexpr std::size_t kMaxSteps = 40;
 constexpr std::size_t kMaxSessions = 4;
 
+template <class Limits>
 struct Tracked {
-  Session<test::ToyEngine, test::TinyLimits> session;
+  Session<test::ToyEngine, Limits> session;
   std::string text;
   Ids mirror;
 };
 
-void step(Tracked& tracked, fuzz::Bytes& bytes, std::uint8_t kind) {
+template <class Limits>
+void step(Tracked<Limits>& tracked, fuzz::Bytes& bytes, std::uint8_t kind) {
   auto& [session, text, mirror] = tracked;
   const std::size_t chars = session.chars();
   Splice splice;
@@ -45,18 +48,16 @@ void step(Tracked& tracked, fuzz::Bytes& bytes, std::uint8_t kind) {
   test::apply_splice(splice, mirror);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+template <class Limits>
+void live(fuzz::Bytes& bytes, bool split_special) {
   static const test::ToyEngine engine;
-  fuzz::Bytes bytes(data, size);
-  std::vector<Tracked> all;
-  all.push_back({Session<test::ToyEngine, test::TinyLimits>(engine, (bytes.byte() & 1) != 0), "", {}});
+  std::vector<Tracked<Limits>> all;
+  all.push_back({Session<test::ToyEngine, Limits>(engine, split_special), "", {}});
   for (std::size_t steps = 0; steps < kMaxSteps && !bytes.empty(); ++steps) {
     const std::uint8_t choice = bytes.byte();
     const std::size_t which = (choice >> 3) % all.size();
     if (choice % 8 == 7) {
-      Tracked twin{all[which].session.fork(), all[which].text, all[which].mirror};
+      Tracked<Limits> twin{all[which].session.fork(), all[which].text, all[which].mirror};
       if (all.size() < kMaxSessions) {
         all.push_back(std::move(twin));
       } else {
@@ -64,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       continue;
     }
-    Tracked& tracked = all[which];
+    Tracked<Limits>& tracked = all[which];
     step(tracked, bytes, choice % 8);
     const Ids expected = engine.encode_all(tracked.text, tracked.session.split_special());
     FUZZ_CHECK(tracked.mirror == expected);
@@ -72,9 +73,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(test::text_of(tracked.session) == tracked.text);
     tracked.session.validate();
   }
-  for (const Tracked& tracked : all) {  // forks do not disturb each other
+  for (const Tracked<Limits>& tracked : all) {  // forks do not disturb each other
     tracked.session.validate();
     FUZZ_CHECK(test::ids_of(tracked.session) == tracked.mirror);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Bytes bytes(data, size);
+  const std::uint8_t mode = bytes.byte();
+  if ((mode & 2) == 0) {
+    live<test::TinyLimits>(bytes, (mode & 1) != 0);
+  } else {
+    live<test::ManyMarks>(bytes, (mode & 1) != 0);
   }
   return 0;
 }

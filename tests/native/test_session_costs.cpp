@@ -29,8 +29,8 @@ std::size_t cost(const ToyEngine& engine, F operation) {
   return engine.bytes_encoded - before;
 }
 
-// The most that a change of `change` bytes may encode: the change, what lies between two marks at each end of it, and at
-// most as much again for an overlap on each side. Marks here are at most 1.5 times their distance and one word apart.
+// The most that a change of `change` bytes may encode: the change, what lies between two marks at each end of it, and
+// at most as much again for an overlap on each side. Marks here are at most 1.5 times their distance and one word apart.
 std::size_t bound(std::size_t change) { return change + 4 * (ChunkLimits::kMarkBytes * 3 / 2 + 16); }
 
 // The most that an append may encode: the delta, and what lies behind the last mark.
@@ -52,7 +52,8 @@ void appends_to_a_large_text() {
   for (const std::size_t size : {100u, 1400u, 14000u, 400000u}) {
     const std::string delta = words(size);
     const std::size_t one = cost(engine, [&] { session.append(delta); });
-    CHECK(one <= append_bound(delta.size()), "an append of " + std::to_string(size) + " encodes " + std::to_string(one));
+    CHECK(one <= append_bound(delta.size()),
+          "an append of " + std::to_string(size) + " encodes " + std::to_string(one));
     CHECK(session.last().bytes_encoded == one, "and says so");
   }
 }

@@ -1,4 +1,4 @@
-// What a session's chunks and a stored str share at their ends, against the same question to two strings of code points.
+// What a session's chunks and a stored str share at their ends, against the same of two strings of code points.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -33,7 +33,8 @@ void check_pair(const Points& kept, const Points& given, std::size_t most, std::
   const std::vector<Unit> units(given.begin(), given.end());  // of the exact size, so that a read past it is seen
   const SharedEnds got =
       shared_ends(chunked(kept, most, random), CodePoints{units.data(), units.size(), static_cast<int>(sizeof(Unit))});
-  const SharedEnds want = shared_ends(CodePoints{kept.data(), kept.size(), 4}, CodePoints{given.data(), given.size(), 4});
+  const CodePoints wide_kept{kept.data(), kept.size(), 4}, wide_given{given.data(), given.size(), 4};
+  const SharedEnds want = shared_ends(wide_kept, wide_given);
   CHECK(got.prefix == want.prefix && got.suffix == want.suffix,
         "prefix " + std::to_string(got.prefix) + " for " + std::to_string(want.prefix) + ", suffix " +
             std::to_string(got.suffix) + " for " + std::to_string(want.suffix));
