@@ -1,9 +1,9 @@
 // The two large parts of a tokenizer.json, its model's vocabulary and merges, read out of the bytes; what remains is a
 // small JSON text for others to understand.
 //
-// Strict: whatever is not plainly of the usual form (another shape, a name that is escaped or given twice, a merge whose
-// parts or result the vocabulary lacks) reads as "not understood", never as something else. What is left over is not
-// judged here.
+// Strict: whatever is not plainly of the usual form (another shape, a name that is escaped or given twice, a merge
+// whose parts or result the vocabulary lacks) reads as "not understood", never as something else. What is left over is
+// not judged here.
 #pragma once
 
 #include <cstddef>
