@@ -1,7 +1,7 @@
 """Texts that tokenizers choke on: how the time grows from 100 K to 4 M characters, and a byte's cost beside English.
 
-The growth exponent is the slope of log(time) over log(characters): 1 is linear, 2 quadratic. A peer that would need
-longer than `LIMIT_S` for the next size, were it quadratic, is not asked for it (n/a).
+The growth exponent is the slope of log(processor time) over log(characters): 1 is linear, 2 quadratic. A peer that
+would need longer than `LIMIT_S` for the next size, were it quadratic, is not asked for it (n/a).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def run(job: Job) -> list[Row]:
 def exponent(rows: list[Row], name: str) -> float | None:
     """Return the slope of log(time) over log(size) of a peer on the rows of one text, by least squares."""
     points = [
-        (math.log(row["chars"]), math.log(row["peers"][name]["us"]["minimum"]))
+        (math.log(row["chars"]), math.log(row["peers"][name]["us"]["cpu_p50"]))
         for row in rows
         if row["peers"].get(name, {}).get("us")
     ]
@@ -100,7 +100,7 @@ def exponent(rows: list[Row], name: str) -> float | None:
 
 def _byte_ns(row: Row, name: str) -> float | None:
     found = row["peers"].get(name, {}).get("us")
-    return 1e3 * float(found["minimum"]) / float(row["bytes"]) if found else None
+    return 1e3 * float(found["cpu_p50"]) / float(row["bytes"]) if found else None
 
 
 def tables(rows: list[Row]) -> list[Table]:

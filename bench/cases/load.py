@@ -181,7 +181,7 @@ def tables(rows: list[Row]) -> list[Table]:
         else:
             sums = [f"{row['sum'][key]:,.0f}" for key in ("pss", "rss", "private")]
             many.add_row(row["peer"], *sums, f"{row['seconds'] * 1e3:,.0f}")
-    return [one, many]
+    return [table for table in (one, many) if table.row_count]
 
 
 def figures(rows: list[Row], folder: Path) -> list[Path]:

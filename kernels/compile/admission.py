@@ -106,7 +106,7 @@ def _added_ids(added: list[dict[str, Any]], large: _native.TokenizerJson) -> dic
 
     The reference takes an entry's id where there is one, else the next beyond the vocabulary and all before it.
     """
-    size = len(large.entries()[2])
+    size = large.size
     found: dict[str, int] = {}
     highest = -1
     for token in added:

@@ -64,6 +64,8 @@ class Automaton {
     for (std::size_t i = 0; i < table_.size(); ++i) {
       Image::require((table_[i] & kState) < states, section);
       if (i % stride_ == classes + 1) Image::require((table_[i] & kState) == kDead, section);
+      // An empty match would never move on.
+      if (i / stride_ == kStart) Image::require((table_[i] & kMatch) == 0, section);
     }
   }
 

@@ -272,8 +272,11 @@ NB_MODULE(_native, m) {
         const std::uint32_t id = json.find(entry);
         return id == tokseam::kNoId ? std::nullopt : std::optional(id);
       }, nb::arg("entry"), "The id of an entry, or None.")
-      .def("merges", [](const TokenizerJson& json) { return to_numpy(json.merges(), 4); },
-           "(n, 4) uint32: left, right, rank, merged id.");
+      .def("merges", [](nb::handle_t<TokenizerJson> self) {
+        const auto& merges = nb::cast<const TokenizerJson&>(self).merges();
+        return nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<2>>(merges.data(), {merges.size() / 4, 4}, self);
+      }, "(n, 4) uint32, read-only: left, right, rank, merged id.")
+      .def_prop_ro("size", [](const TokenizerJson& json) { return json.entries().size(); }, "How many entries it has.");
 
   nb::class_<Encoder>(m, "Encoder", "A compiled tokenizer: an exact full encode. Any number of threads may use it.")
       .def(nb::init<Image>(), nb::arg("image"))

@@ -162,7 +162,7 @@ class Encoder {
         std::size_t here = begin;
         for (std::size_t i = from; i < ids.size(); ++i) {
           const std::size_t next = here + encoder.length_of(ids[i]);
-          if (next > end) {  // only an image that is not what it claims to be comes here
+          if (next > end || next == here) {  // only an image that is not what it claims to be comes here
             known = false;
             return;
           }

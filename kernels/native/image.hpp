@@ -157,10 +157,10 @@ class Image {
 
   struct Header {
     std::uint64_t magic;
+    std::uint64_t checksum;  // of everything behind it
     std::uint32_t format;
     std::uint32_t sections;
-    std::uint64_t bytes;     // of the whole image
-    std::uint64_t checksum;  // of everything behind it
+    std::uint64_t bytes;  // of the whole image
     Key key;
   };
   struct Entry {
@@ -169,7 +169,7 @@ class Image {
   };
   static_assert(sizeof(Header) == 64 && sizeof(Entry) == 24);
   static constexpr std::uint64_t kMagic = 0x0A6D6165736B6F74;  // "tokseam\n" in little-endian order
-  static constexpr std::size_t kChecksummed = offsetof(Header, key);
+  static constexpr std::size_t kChecksummed = offsetof(Header, format);
 
   static std::string name(Section section) { return std::to_string(static_cast<std::uint32_t>(section)); }
 
@@ -229,7 +229,7 @@ class ImageWriter {
     std::memcpy(data.get() + sizeof(Image::Header), entries.data(), entries.size() * sizeof(Image::Entry));
     for (std::size_t i = 0; i < entries.size(); ++i)
       std::copy(sections_[i].bytes.begin(), sections_[i].bytes.end(), data.get() + entries[i].offset);
-    Image::Header header{Image::kMagic, kImageFormat, static_cast<std::uint32_t>(entries.size()), size, 0, key};
+    Image::Header header{Image::kMagic, 0, kImageFormat, static_cast<std::uint32_t>(entries.size()), size, key};
     std::memcpy(data.get(), &header, sizeof(header));
     header.checksum = Image::checksum({data.get() + Image::kChecksummed, size - Image::kChecksummed});
     std::memcpy(data.get(), &header, sizeof(header));

@@ -1,11 +1,12 @@
 // The two large parts of a tokenizer.json, its model's vocabulary and merges, read out of the bytes; what remains is a
 // small JSON text for others to understand.
 //
-// Strict: whatever is not plainly of the usual form (another shape, a name that is escaped or given twice, a merge whose
-// parts or result the vocabulary lacks) reads as "not understood", never as something else. What is left over is not
-// judged here.
+// Strict: whatever is not plainly of the usual form (another shape, a name that is escaped or given twice, a merge
+// whose parts or result the vocabulary lacks) reads as "not understood", never as something else. What is left over is
+// not judged here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -342,6 +343,7 @@ class TokenizerJson {
     if (!reader.take('[')) return false;
     if (reader.take(']')) return true;
     std::string joined;
+    Batch batch;
     do {
       joined.clear();
       std::size_t left_size = 0;
@@ -364,13 +366,52 @@ class TokenizerJson {
         joined = line->substr(0, left_size);
         joined += line->substr(left_size + 1);
       }
-      const std::string_view whole = joined;
-      const std::uint32_t left = find(whole.substr(0, left_size)), right = find(whole.substr(left_size));
-      const std::uint32_t merged = find(whole);
+      if (batch.add(joined, left_size) == kBatch && !resolve(batch)) return false;
+    } while (reader.take(','));
+    return resolve(batch) && reader.take(']') && reader.peek() == '\0';
+  }
+
+  // Some merges that wait to be looked up together.
+  // PERF: their places are fetched all at once, in place of waiting for memory three times a merge.
+  static constexpr std::size_t kBatch = 64;
+  struct Batch {
+    std::string text;
+    std::vector<std::array<std::size_t, 3>> ends;  // where the left part begins and ends, and the right one ends
+    std::size_t add(std::string_view joined, std::size_t left_size) {
+      const std::size_t begin = text.size();
+      text += joined;
+      ends.push_back({begin, begin + left_size, text.size()});
+      return ends.size();
+    }
+  };
+
+  bool resolve(Batch& batch) {
+    std::array<std::string_view, 3 * kBatch> names;
+    std::array<std::size_t, 3 * kBatch> places;
+    std::size_t count = 0;
+    for (const auto& [begin, middle, end] : batch.ends) {
+      const std::string_view whole = std::string_view(batch.text).substr(begin, end - begin);
+      names[count++] = whole.substr(0, middle - begin);
+      names[count++] = whole.substr(middle - begin);
+      names[count++] = whole;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      places[i] = place_of(hash_bytes(names[i]), slots_.size());
+      __builtin_prefetch(slots_.data() + places[i]);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      if (slots_[places[i]] != kFree) __builtin_prefetch(entries_.ends.data() + number(slots_[places[i]]));
+    for (std::size_t i = 0; i < count; ++i)
+      if (slots_[places[i]] != kFree)
+        __builtin_prefetch(entries_.bytes.data() + entries_.ends[number(slots_[places[i]])]);
+    for (std::size_t i = 0; i < count; i += 3) {
+      const std::uint32_t left = find(names[i]), right = find(names[i + 1]), merged = find(names[i + 2]);
       if (left == kNoId || right == kNoId || merged == kNoId) return false;
       merges_.insert(merges_.end(), {left, right, static_cast<std::uint32_t>(merges_.size() / 4), merged});
-    } while (reader.take(','));
-    return reader.take(']') && reader.peek() == '\0';
+    }
+    batch.text.clear();
+    batch.ends.clear();
+    return true;
   }
 
   std::string rest_;

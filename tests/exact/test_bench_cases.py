@@ -72,7 +72,7 @@ def test_change_and_back(family: Family, kind: str) -> None:
 
 
 def test_growth_exponent() -> None:
-    rows = [{"chars": chars, "peers": {"x": {"us": {"minimum": chars**2 / 7}}}} for chars in (10, 100, 1_000)]
+    rows = [{"chars": chars, "peers": {"x": {"us": {"cpu_p50": chars**2 / 7}}}} for chars in (10, 100, 1_000)]
     assert hostile.exponent(rows, "x") == pytest.approx(2.0)
     assert hostile.exponent(rows[:1], "x") is None
 

@@ -170,8 +170,9 @@ DAMAGES: dict[str, Damage] = {
     "foreign": lambda content: content.__init__(b"{}"),  # type: ignore[misc]
     "zeros": overwrite(0, bytes(4096)),
     "other magic": overwrite(0, b"tokseam\r"),
-    "other format": overwrite(8, (_native.IMAGE_FORMAT + 1).to_bytes(4, "little")),
-    "many sections": overwrite(12, b"\xff" * 4),
+    "other format": overwrite(16, (_native.IMAGE_FORMAT + 1).to_bytes(4, "little")),
+    "many sections": overwrite(20, b"\xff" * 4),
+    "one section": overwrite(20, b"\x01\x00\x00\x00"),
     "other key": overwrite(32, bytes(32)),
     **{f"cut at {to}": cut(to) for to in (0, 0.0001, 0.5, 0.999)},
     **{f"flipped at {at / 40}": flip(at / 40) for at in range(41)},
@@ -203,9 +204,10 @@ def test_every_byte_counts(source: Path, kept: Path, tmp_path: Path, rng: random
     copy = tmp_path / "copy"
     copy.write_bytes(sound)
     _native.Image.open(str(copy), key)
-    for at in [*range(256), *(rng.randrange(len(sound)) for _ in range(400)), len(sound) - 1]:
+    header = [(at, bit) for at in range(64) for bit in range(8)]
+    for at, bit in [*header, *((rng.randrange(len(sound)), rng.randrange(8)) for _ in range(300)), (len(sound) - 1, 0)]:
         content = bytearray(sound)
-        content[at] ^= 1 << rng.randrange(8)
+        content[at] ^= 1 << bit
         copy.write_bytes(content)
         with pytest.raises(_native.BadImage):
             _native.Image.open(str(copy), key)

@@ -94,8 +94,13 @@ void false_cut_in_overlap() {
   session.reset("abc 1231");
   engine.enabled = true;
   // The last claimed position left of the change is between the third and the fourth digit, by chance a true boundary.
+  // The last one of the text as it will be, which would become a mark, is between the fourth and the fifth: it is none.
+  const auto early = must_throw<OverlapMismatch>(session, [&] { session.append("2"); });
+  CHECK(early.differs == OverlapMismatch::Differs::boundary && early.position == 8, std::to_string(early.position));
+  engine.enabled = false;
   session.append("2");
-  // Now it is between the fourth and the fifth, which one piece holds.
+  engine.enabled = true;
+  // Now it lies left of the change.
   const auto error = must_throw<OverlapMismatch>(session, [&] { session.append("3 ab"); });
   CHECK(error.differs == OverlapMismatch::Differs::boundary && error.position == 8, std::to_string(error.position));
   engine.enabled = false;
