@@ -26,8 +26,8 @@ namespace tokseam {
 
 struct ClassTables {  // see Classes::write
   std::vector<std::uint8_t> class_of, pairs, suspect;
-  std::vector<std::uint8_t> seamless;  // classes * classes; see cut_masks.hpp
-  std::vector<std::uint8_t> looking_on, looking_back;  // 3 rows of bits by class; see cut_masks.hpp
+  // Further cuts, for encoding alone (cut_masks.hpp): by pair, and 3 rows of bits by class. Empty: there are none.
+  std::vector<std::uint8_t> seamless = {}, looking_on = {}, looking_back = {};
 };
 
 struct StageTable {  // see Automaton::write
@@ -106,6 +106,16 @@ inline void write_stages(ImageWriter& writer, Section section, const std::vector
   }
 }
 
+inline void write_further_cuts(ImageWriter& writer, const ClassTables& tables, std::size_t classes) {
+  const auto add = [&](Section section, const std::vector<std::uint8_t>& given, std::size_t size) {
+    if (!given.empty() && given.size() != size) throw std::invalid_argument("class tables of the wrong size");
+    writer.add(section, given.empty() ? std::vector<std::uint8_t>(size, 0) : given);
+  };
+  add(Section::seamless, tables.seamless, classes * classes);
+  add(Section::looking_on, tables.looking_on, 3 * classes);
+  add(Section::looking_back, tables.looking_back, 3 * classes);
+}
+
 // A bit for each id: whether its entry, as a segment of a text, is just that id. Asked of the encoder itself.
 inline void write_whole_segments(ImageWriter& writer, const EncoderTables& tables) {
   const Encoder encoder(writer.finish());
@@ -128,18 +138,14 @@ inline void write_whole_segments(ImageWriter& writer, const EncoderTables& table
 inline Image build_image(const EncoderTables& tables) {
   const std::size_t classes = tables.classes.suspect.size();
   if (tables.classes.class_of.size() != 0x110000 || tables.classes.pairs.size() != classes * classes || classes == 0 ||
-      classes > Classes::kMaxClasses || tables.classes.seamless.size() != classes * classes ||
-      tables.classes.looking_on.size() != 3 * classes ||
-      tables.classes.looking_back.size() != 3 * classes)
+      classes > Classes::kMaxClasses)
     throw std::invalid_argument("class tables of the wrong size");
   ImageWriter writer;
   Bpe::write(writer, tables.merges, tables.byte_ids, tables.characters ? &*tables.characters : nullptr);
   detail::write_vocabulary(writer, tables);
   Classes::write(writer, classes, tables.classes.class_of.data(), tables.classes.pairs.data(),
                  tables.classes.suspect.data());
-  writer.add(Section::seamless, tables.classes.seamless);
-  writer.add(Section::looking_on, tables.classes.looking_on);
-  writer.add(Section::looking_back, tables.classes.looking_back);
+  detail::write_further_cuts(writer, tables.classes, classes);
   detail::write_stages(writer, Section::stages, tables.stages, classes);
   std::size_t byte_classes = 0;
   for (const std::uint8_t number : tables.byte_classes)

@@ -54,9 +54,7 @@ const Encoder& encoder() {
   static const Encoder made = [] {
     EncoderTables tables;
     tables.classes = {std::vector<std::uint8_t>(0x110000), std::vector<std::uint8_t>(kKinds * kKinds, 0),
-                      std::vector<std::uint8_t>(kKinds, 0), std::vector<std::uint8_t>(kKinds * kKinds, 0),
-                     std::vector<std::uint8_t>(3 * kKinds, 0),
-                     std::vector<std::uint8_t>(3 * kKinds, 0)};
+                      std::vector<std::uint8_t>(kKinds, 0)};
     for (std::uint32_t point = 0; point < 0x110000; ++point) tables.classes.class_of[point] = kind_of(point);
     tables.classes.pairs[kLetter * kKinds + kSpace] = tables.classes.pairs[kLetter * kKinds + kDigit] = 1;
     tables.stages = make_stages();

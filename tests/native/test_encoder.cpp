@@ -27,9 +27,7 @@ std::vector<std::uint8_t> class_table() {
 
 ClassTables make_classes() {
   ClassTables tables{class_table(), std::vector<std::uint8_t>(kClasses * kClasses, 0),
-                     std::vector<std::uint8_t>(kClasses, 0), std::vector<std::uint8_t>(kClasses * kClasses, 0),
-                     std::vector<std::uint8_t>(3 * kClasses, 0),
-                     std::vector<std::uint8_t>(3 * kClasses, 0)};
+                     std::vector<std::uint8_t>(kClasses, 0)};
   tables.pairs[kLetter * kClasses + kSpace] = 1;
   return tables;
 }
