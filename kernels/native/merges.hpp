@@ -39,7 +39,7 @@ class PairMemo {
     std::uint64_t key = ~std::uint64_t{0};  // no pair's: no id is all ones
     Merge merge;
   };
-  static constexpr int kBits = 14;  // 256 KiB: within the second cache
+  static constexpr int kBits = 11;  // 32 KiB: small enough to be filled anew by each text
   std::array<Entry, std::size_t{1} << kBits> entries_{};
 };
 
