@@ -1,6 +1,6 @@
 // Ids of segments that were encoded before. A segment lies between two synchronizing positions, so its ids depend on
 // its bytes alone (kernels/README.md, claims 4 and 12): what is kept here is true in every text, for ever, and what is
-// thrown out costs time only. Bounded: two tables of fixed size, each entry a cache line or half of one.
+// thrown out costs time only. Bounded: two tables of fixed size, each entry half a cache line or two of them.
 // Not here: how a segment is encoded. One thread at a time; SegmentCaches hands them out.
 #pragma once
 
@@ -8,11 +8,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,9 +27,9 @@ namespace tokseam {
 class SegmentCache {
  public:
   static constexpr std::size_t kShortBytes = 15;  // a short segment and its length fill 16 bytes
-  static constexpr std::size_t kLongBytes = 48;   // beyond, a segment is rare, and mostly new
+  static constexpr std::size_t kLongBytes = 112;  // beyond, a segment is rare, and mostly new
   static constexpr std::size_t kInlineIds = 3;    // that an entry holds itself; more are in a ring
-  static constexpr std::size_t kMaxIds = 48;      // of a segment that is kept
+  static constexpr std::size_t kMaxIds = kLongBytes;  // of a segment that is kept: nearly every one has fewer
 
   // What is told apart beside the bytes.
   static constexpr std::uint64_t kSplitSpecial = 16;  // a segment, with the literals of special tokens as text
@@ -91,7 +94,7 @@ class SegmentCache {
     std::array<char, kLongBytes> bytes{};
     Ids ids;
   };
-  static_assert(sizeof(LongEntry) == 64);
+  static_assert(sizeof(LongEntry) == 128);
 
   // Segments of kShortBytes + 1 to kLongBytes bytes.
   LongEntry& long_slot(std::string_view segment) { return long_[hash_bytes(segment) >> (64 - kLongBits)]; }
@@ -152,8 +155,8 @@ class SegmentCache {
   }
 
  private:
-  static constexpr int kShortBits = 14;  // sets of two entries: 1 MiB
-  static constexpr int kLongBits = 12;   // 256 KiB
+  static constexpr int kShortBits = 16;  // sets of two entries: 4 MiB
+  static constexpr int kLongBits = 14;   // 2 MiB
 
   static constexpr std::array<std::uint64_t, 9> kMasks = [] {
     std::array<std::uint64_t, 9> masks{};
@@ -161,7 +164,7 @@ class SegmentCache {
     return masks;
   }();
 
-  static constexpr std::size_t kRingIds = std::size_t{1} << 16;  // 256 KiB
+  static constexpr std::size_t kRingIds = std::size_t{1} << 18;  // 1 MiB
 
   Ids put(std::span<const std::uint32_t> ids) {
     Ids kept;
@@ -179,11 +182,26 @@ class SegmentCache {
     return kept;
   }
 
-  std::unique_ptr<Entry[]> short_ = std::make_unique<Entry[]>(std::size_t{2} << kShortBits);
-  std::unique_ptr<std::uint32_t[]> ring_ = std::make_unique<std::uint32_t[]>(kRingIds);
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  template <class T>
+  using Table = std::unique_ptr<T[], Free>;
+
+  // PERF: from the system as zeros, which is what an empty entry is: pages that no text needs are never there.
+  template <class T>
+  static Table<T> make_table(std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+    void* memory = std::calloc(count, sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    return Table<T>(static_cast<T*>(memory));
+  }
+
+  Table<Entry> short_ = make_table<Entry>(std::size_t{2} << kShortBits);
+  Table<std::uint32_t> ring_ = make_table<std::uint32_t>(kRingIds);
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
   std::unique_ptr<PairMemo> pairs_ = std::make_unique<PairMemo>();
-  std::unique_ptr<LongEntry[]> long_ = std::make_unique<LongEntry[]>(std::size_t{1} << kLongBits);
+  Table<LongEntry> long_ = make_table<LongEntry>(std::size_t{1} << kLongBits);
 };
 
 // Lends each call a cache, so that any number of threads may encode at once. At most kKept wait for the next call.
