@@ -1,6 +1,6 @@
 // Ids of segments that were encoded before. A segment lies between two synchronizing positions, so its ids depend on
 // its bytes alone (kernels/README.md, claims 4 and 12): what is kept here is true in every text, for ever, and what is
-// thrown out costs time only. Bounded: two tables of fixed size, each entry half a cache line or two of them.
+// thrown out costs time only. Bounded: tables and rings of fixed size, each entry half a cache line or two of them.
 // Not here: how a segment is encoded. One thread at a time; SegmentCaches hands them out.
 #pragma once
 
@@ -27,9 +27,10 @@ namespace tokseam {
 class SegmentCache {
  public:
   static constexpr std::size_t kShortBytes = 15;  // a short segment and its length fill 16 bytes
-  static constexpr std::size_t kLongBytes = 112;  // beyond, a segment is rare, and mostly new
+  static constexpr std::size_t kLongBytes = 112;  // a long one fills two cache lines with its ids
+  static constexpr std::size_t kHugeBytes = 4096;  // longer ones (ruled lines, indentation) lie in a ring; beyond: never
   static constexpr std::size_t kInlineIds = 3;    // that an entry holds itself; more are in a ring
-  static constexpr std::size_t kMaxIds = kLongBytes;  // of a segment that is kept: nearly every one has fewer
+  static constexpr std::size_t kMaxIds = kHugeBytes;  // of a segment that is kept: nearly every one has fewer
 
   // What is told apart beside the bytes.
   static constexpr std::uint64_t kSplitSpecial = 16;  // a segment, with the literals of special tokens as text
@@ -138,6 +139,12 @@ class SegmentCache {
       if (holds(entry, bytes, mode) && append(ids_of(entry), ids)) return;
       make();
       keep(entry, bytes, mode, made());
+    } else if (bytes.size() <= kHugeBytes) {
+      const std::uint64_t hash = hash_bytes(bytes) ^ mode;
+      HugeEntry& entry = huge_[hash >> (64 - kHugeBits)];
+      if (holds(entry, bytes, hash, mode) && append(entry.ids, ids)) return;
+      make();
+      keep(huge_[hash >> (64 - kHugeBits)], bytes, hash, mode, made());
     } else {
       make();
     }
@@ -155,6 +162,31 @@ class SegmentCache {
   }
 
  private:
+  struct HugeEntry {
+    std::uint64_t hash;
+    std::uint64_t at;    // where its bytes are in their ring
+    std::uint32_t size;  // 0: there is none
+    std::uint32_t mode;
+    Ids ids;
+  };
+
+  bool holds(const HugeEntry& entry, std::string_view segment, std::uint64_t hash, std::uint64_t mode) const {
+    return entry.hash == hash && entry.size == segment.size() && entry.mode == mode &&
+           bytes_end_ - entry.at <= kRingBytes &&
+           std::memcmp(bytes_.get() + entry.at % kRingBytes, segment.data(), segment.size()) == 0;
+  }
+
+  void keep(HugeEntry& entry, std::string_view segment, std::uint64_t hash, std::uint64_t mode,
+            std::span<const std::uint32_t> ids) {
+    if (ids.size() > kMaxIds) return;
+    if (kRingBytes - bytes_end_ % kRingBytes < segment.size()) bytes_end_ += kRingBytes - bytes_end_ % kRingBytes;
+    std::memcpy(bytes_.get() + bytes_end_ % kRingBytes, segment.data(), segment.size());
+    entry = {hash, bytes_end_, static_cast<std::uint32_t>(segment.size()), static_cast<std::uint32_t>(mode), put(ids)};
+    bytes_end_ += segment.size();
+  }
+
+  static constexpr int kHugeBits = 12;                           // 192 KiB
+  static constexpr std::size_t kRingBytes = std::size_t{1} << 21;  // 2 MiB
   static constexpr int kShortBits = 16;  // sets of two entries: 4 MiB
   static constexpr int kLongBits = 14;   // 2 MiB
 
@@ -199,6 +231,9 @@ class SegmentCache {
 
   Table<Entry> short_ = make_table<Entry>(std::size_t{2} << kShortBits);
   Table<std::uint32_t> ring_ = make_table<std::uint32_t>(kRingIds);
+  Table<HugeEntry> huge_ = make_table<HugeEntry>(std::size_t{1} << kHugeBits);
+  Table<char> bytes_ = make_table<char>(kRingBytes);
+  std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
   std::unique_ptr<PairMemo> pairs_ = std::make_unique<PairMemo>();
   Table<LongEntry> long_ = make_table<LongEntry>(std::size_t{1} << kLongBits);
