@@ -1,4 +1,4 @@
-"""The cache of segments changes no answer: not when it is full, comes round, or meets the same bytes in another mode."""
+"""The cache of segments changes no answer: full, come round, or asked for the same bytes in another mode."""
 
 from __future__ import annotations
 
