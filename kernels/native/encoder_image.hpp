@@ -92,7 +92,7 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
     whole.push_back(entry);
   }
   Vocabulary::write(writer, whole);
-  Crossings::write(writer, all, whole_only);
+  if (!tables.characters) Crossings::write(writer, all, whole_only);
   writer.add(Section::lengths, lengths);
 }
 
