@@ -21,6 +21,11 @@ class CharacterMasks {
         ascii_[before][here / 64] |= static_cast<std::uint64_t>(characters.cut_between(before, here)) << here % 64;
   }
 
+  bool is_cut(std::string_view text, std::size_t at) const {
+    if (at == 0 || is_continuation(text[at])) return false;
+    return characters_->cut_between(utf8_decode(text.data() + utf8_before(text, at)), utf8_decode(text.data() + at));
+  }
+
   // Bit i of the answer: the text may be cut at at + i, where 0 < at + i < text.size(). `at` is a multiple of 64.
   std::uint64_t at(std::string_view text, std::size_t at) const {
     const std::size_t end = std::min(text.size(), at + 64);

@@ -58,6 +58,9 @@ class CutMasks {
       for (std::uint32_t byte = 0; byte < 0x80; ++byte) ascii_[role][byte] = roles_[role][classes.of(byte)];
   }
 
+  // Whether text[at] begins a character that the pair alone makes a cut, covered by a rectangle or not.
+  bool is_cut(std::string_view text, std::size_t at) const { return pair_at(text, at) != 0; }
+
   // Bit i of the answer: the text may be cut at at + i, where 0 < at + i < text.size(). `at` is a multiple of 64.
   std::uint64_t at(std::string_view text, std::size_t at) const {
     const std::size_t rest = text.size() - at;

@@ -19,7 +19,8 @@
 
 namespace tokseam {
 
-// masks.at(text, at): bit i tells whether the text may be cut at at + i. resolve(segment, ids) appends the ids of a
+// masks.at(text, at): bit i tells whether the text may be cut at at + i; masks.is_cut(text, at): the same of one place,
+// also where the masks lose it. resolve(segment, ids) appends the ids of a
 // segment that is not at the start of the text, or is like any other there. parts(text, at): whether a piece really
 // begins there in this short text, by the stages themselves.
 template <class Masks, class Resolve, class Parts>
@@ -42,10 +43,13 @@ class SegmentEncoder {
     batched_ = cuts_passed_ = 0;
     previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
-    std::size_t begin = start;
+    std::size_t begin = start, asked = 0;  // asked: cuts before this one are behind us
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
       std::uint64_t mask = masks_.at(text, at);
       if (at == first_word) mask &= start - at == kWord - 1 ? 0 : ~std::uint64_t{0} << (start - at + 1);
+      // A mask may lack a cut, and a session asks for marks at cuts of its own finding.
+      for (; asked < cuts.size() && cuts[asked] < at + kWord; ++asked)
+        if (cuts[asked] > start && masks_.is_cut(text, cuts[asked])) mask |= std::uint64_t{1} << (cuts[asked] - at);
       for (; mask != 0; mask &= mask - 1) {
         const std::size_t end = at + static_cast<std::size_t>(std::countr_zero(mask));
         add(begin, end);

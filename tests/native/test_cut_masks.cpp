@@ -8,6 +8,7 @@
 #include "classes.hpp"
 #include "cut_masks.hpp"
 #include "image.hpp"
+#include "segments.hpp"
 
 namespace {
 
@@ -111,6 +112,31 @@ void test_masks_are_the_definition() {
   }
 }
 
+// Where the rectangles do not cover a cut (Kimi K2's classes need more than eight), a session's cuts get marks all the
+// same.
+void test_cuts_that_no_mask_shows_are_marked() {
+  struct NoMasks {
+    std::uint64_t at(std::string_view, std::size_t) const { return 0; }
+    bool is_cut(std::string_view text, std::size_t at) const { return text[at] == ' '; }
+  };
+  const auto resolve = [](std::string_view segment, std::vector<std::uint32_t>& ids) {
+    ids.push_back(static_cast<std::uint32_t>(segment.size()));
+  };
+  const auto parts = [](std::string_view text, std::size_t at) { return text[at] == ' '; };
+  std::string text;
+  for (int word = 0; word < 60; ++word) text += std::string(static_cast<std::size_t>(word % 7), 'a') + ' ';
+  std::vector<std::size_t> cuts;
+  for (std::size_t at = 1; at < text.size(); ++at)
+    if (text[at] == ' ' && at % 3 != 0) cuts.push_back(at);
+  std::vector<std::size_t> marks(cuts.size(), kNoMark);
+  std::vector<std::uint32_t> ids;
+  SegmentCache cache;
+  SegmentEncoder(NoMasks{}, cache, false, resolve, parts).encode(text, 0, cuts, marks.data(), ids);
+  CHECK(ids.size() == cuts.size() + 1, "a segment between any two cuts");
+  for (std::size_t k = 0; k < cuts.size(); ++k) CHECK(marks[k] == k + 1, "a mark that is missing, or wrong");
+}
+
 }  // namespace
 
-int main() { return tokseam::test::run({{"masks are the definition", test_masks_are_the_definition}}); }
+int main() { return tokseam::test::run({{"masks are the definition", test_masks_are_the_definition},
+                              {"cuts that no mask shows are marked", test_cuts_that_no_mask_shows_are_marked}}); }
