@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -68,41 +68,49 @@ def throughput(stem: Path, title: str, rows: list[Row], columns: Sequence[str]) 
 
 def growth(stem: Path, title: str, rows: list[Row]) -> list[Path]:
     """Draw nanoseconds a byte over the size, a panel for each kind of text: flat is linear."""
-    kinds = list(dict.fromkeys(row["text"] for row in rows))
-    if not kinds:
-        return []
-    across = min(4, len(kinds))
-    down = -(-len(kinds) // across)
-    figure, axes = _plot().subplots(down, across, figsize=(4 * across, 3 * down), squeeze=False, sharey=True)
-    for axis, kind in zip(axes.flat, kinds, strict=False):
-        lines_by_peer(
-            axis, [row for row in rows if row["text"] == kind], "chars", lambda row, us: 1e3 * us / row["bytes"]
-        )
+
+    def draw(axis: Any, kind: str) -> None:
+        mine = [row for row in rows if row["text"] == kind]
+        lines_by_peer(axis, mine, "chars", lambda row, us: 1e3 * us / row["bytes"])
         axis.set_title(kind, fontsize=9)
         axis.set_ylabel("ns a byte", fontsize=8)
         axis.set_xlabel("characters", fontsize=8)
-    for axis in list(axes.flat)[len(kinds) :]:
-        axis.set_visible(False)
-    legend(figure, axes)
-    figure.suptitle(title, y=1.0)
-    figure.tight_layout()
-    return save(figure, stem)
+
+    return panels(stem, title, list(dict.fromkeys(row["text"] for row in rows)), draw, across=4, size=(4, 3))
 
 
 def by_context(stem: Path, title: str, rows: list[Row]) -> list[Path]:
     """Draw microseconds over the context, a panel for each size of change."""
-    deltas = sorted({row["delta"] for row in rows})
-    if not deltas:
-        return []
-    across = min(3, len(deltas))
-    down = -(-len(deltas) // across)
-    figure, axes = _plot().subplots(down, across, figsize=(4.4 * across, 3.2 * down), squeeze=False, sharey=True)
-    for axis, delta in zip(axes.flat, deltas, strict=False):
+
+    def draw(axis: Any, delta: int) -> None:
         lines_by_peer(axis, [row for row in rows if row["delta"] == delta], "chars", lambda _row, us: us)
         axis.set_title(f"{delta:,} characters", fontsize=9)
         axis.set_ylabel("microseconds", fontsize=8)
         axis.set_xlabel("context, characters", fontsize=8)
-    for axis in list(axes.flat)[len(deltas) :]:
+
+    return panels(stem, title, sorted({row["delta"] for row in rows}), draw, across=3, size=(4.4, 3.2))
+
+
+def panels(
+    stem: Path,
+    title: str,
+    subjects: list[Any],
+    draw: Callable[[Any, Any], None],
+    *,
+    across: int,
+    size: tuple[float, float],
+) -> list[Path]:
+    """Draw a panel of `size` inches for each subject, at most `across` in a row, under one legend; none for none."""
+    if not subjects:
+        return []
+    across = min(across, len(subjects))
+    down = -(-len(subjects) // across)
+    figure, axes = _plot().subplots(
+        down, across, figsize=(size[0] * across, size[1] * down), squeeze=False, sharey=True
+    )
+    for axis, subject in zip(axes.flat, subjects, strict=False):
+        draw(axis, subject)
+    for axis in list(axes.flat)[len(subjects) :]:
         axis.set_visible(False)
     legend(figure, axes)
     figure.suptitle(title, y=1.0)

@@ -42,6 +42,7 @@ from tokseam.scripts.serve import running_tier
 from tokseam.workers import pinning
 
 from . import records, steps
+from .spread import Spread
 
 CONTEXT_CHARS = 1_000_000
 DELTA_CHARS = 1_400  # the median step of a coding agent
@@ -185,7 +186,7 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
             check_still_equal(session, family, deltas[-1])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    spreads = {kind: records.Spread.of_ns(sample) for kind, sample in taken.items()}
+    spreads = {kind: Spread.of_ns(sample) for kind, sample in taken.items()}
     ratio = spreads["append"].p50 / spreads["echo"].p50
     holds = ratio <= MOST_RATIO
     _print(console, spreads, in_process)
@@ -214,7 +215,7 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
         sys.exit(1)
 
 
-def _print(console: Console, spreads: dict[str, records.Spread], in_process: dict[steps.Step, records.Spread]) -> None:
+def _print(console: Console, spreads: dict[str, Spread], in_process: dict[steps.Step, Spread]) -> None:
     table = Table(title=f"A round trip, us: an append of {DELTA_CHARS:,} characters behind {CONTEXT_CHARS:,}")
     for heading in ("", "min", "P50", "P90", "P99", "beside the echo"):
         table.add_column(heading, justify="right" if heading else "left")

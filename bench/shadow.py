@@ -43,6 +43,7 @@ from tokseam.workers.sampling import Outbox, Sample, Sampler, pack_sample
 from tokseam.workers.shadow import load_verifier, rebuild
 
 from . import records
+from .spread import Spread
 
 sys.path.insert(0, str(records.CHECKOUT / "tests" / "service"))
 import planted_faults as planted
@@ -259,7 +260,7 @@ def costs(tokenizer: engine.Tokenizer, asked: list[planted.Asked], tick: Any) ->
                 taken[kind].append(spent)
             driver.core.samples.clear()
         tick()
-    return {kind: records.Spread.of_ns(sample).as_dict() for kind, sample in taken.items()}
+    return {kind: Spread.of_ns(sample).as_dict() for kind, sample in taken.items()}
 
 
 def costs_by_context(tokenizer: engine.Tokenizer, rounds: int = 200) -> list[dict[str, float]]:
@@ -281,7 +282,7 @@ def costs_by_context(tokenizer: engine.Tokenizer, rounds: int = 200) -> list[dic
                     pack_sample(sample, 0, "bench")
                 taken.append(time.perf_counter_ns() - started)
                 core.samples.clear()
-            row[name] = records.Spread.of_ns(taken).p50
+            row[name] = Spread.of_ns(taken).p50
         rows.append(row)
     return rows
 

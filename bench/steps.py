@@ -17,7 +17,7 @@ from tokseam.client.session import Change, Turns
 from tokseam.kernels import engine
 from tokseam.workers.core import WorkerCore
 
-from . import records
+from .spread import Spread
 
 
 class Step(NamedTuple):
@@ -76,7 +76,7 @@ class Steps:
         self._engine = Timed(held.engine)
         held.engine = self._engine  # type: ignore[assignment]
 
-    def time(self, deltas: list[str], block: int) -> dict[Step, records.Spread]:
+    def time(self, deltas: list[str], block: int) -> dict[Step, Spread]:
         """Carry appends out, taken back after each block. Returns each step's spread."""
         place = STEPS.index(WORKER) + 1
         taken: dict[Step, list[int]] = {step: [] for step in (*STEPS[:place], ENGINE, *STEPS[place:])}
@@ -89,7 +89,7 @@ class Steps:
             request, reply = self.request, self.reply
             self._carry(self._turns.plan_edit(self._chars, self._turns.text.length, ""))
             self.request, self.reply = request, reply
-        return {step: records.Spread.of_ns(sample) for step, sample in taken.items()}
+        return {step: Spread.of_ns(sample) for step, sample in taken.items()}
 
     def _carry(self, change: Change) -> list[int]:
         """Carry one change out. Returns when each step began, and the end."""

@@ -7,8 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from .spread import Spread
 
 #: Set before any library is imported, for a job on `n` cores: thread pools read them once.
 THREAD_VARIABLES = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "TOKIO_WORKER_THREADS", "RAYON_RS_NUM_CPUS")
@@ -66,38 +68,13 @@ def in_turn(count: int, number: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A sample of runs, in microseconds: medians and spread of wall time, median of processor time."""
+class Sample(Spread):
+    """A sample of runs, in microseconds: the spread of their wall time, and the median of processor time."""
 
-    count: int
-    minimum: float
-    p50: float
-    p90: float
-    p99: float
-    p999: float
-    maximum: float
     cpu_p50: float
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Sample:
-        wall = sorted(run.wall_ns for run in runs)
-        cpu = sorted(run.cpu_ns for run in runs)
-        return cls(
-            len(wall),
-            wall[0] / 1e3,
-            _quantile(wall, 0.5) / 1e3,
-            _quantile(wall, 0.9) / 1e3,
-            _quantile(wall, 0.99) / 1e3,
-            _quantile(wall, 0.999) / 1e3,
-            wall[-1] / 1e3,
-            _quantile(cpu, 0.5) / 1e3,
-        )
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
-
-
-def _quantile(ordered: list[int], share: float) -> float:
-    from .records import quantile
-
-    return quantile(ordered, share)
+        wall = Spread.of_ns([run.wall_ns for run in runs])
+        cpu = Spread.of_ns([run.cpu_ns for run in runs])
+        return cls(wall.count, wall.minimum, wall.p50, wall.p90, wall.p99, wall.p999, wall.maximum, cpu.p50)
