@@ -88,8 +88,7 @@ class Encoder {
     if (characters() || entry.empty() || !utf8::valid(entry)) return false;
     if (raw_tokens_.find(entry, 0).begin != kNone || normalized_tokens_.find(entry, 0).begin != kNone) return false;
     std::vector<std::uint32_t> ids;
-    std::vector<std::size_t> none;
-    walk_ids(entry, {false, true}, {}, ids, none);
+    walk_ids(entry, {false, true}, ids);
     return ids.size() == 1 && ids[0] == id;
   }
 
@@ -252,24 +251,15 @@ class Encoder {
 
  private:
   // The ids by way of the pieces: what every other way must come to.
-  void walk_ids(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
-                std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks, SegmentCache* cache = nullptr) const {
+  void walk_ids(std::string_view text, EncodeMode mode, std::vector<std::uint32_t>& ids,
+                SegmentCache* cache = nullptr) const {
     struct Sink {
       const Encoder& encoder;
       std::vector<std::uint32_t>& ids;
       std::vector<std::uint32_t>& symbols;
       SegmentCache* cache;
       void piece(const Segment& segment, std::size_t begin, std::size_t end) {
-        const std::string_view piece = segment.text.substr(begin, end - begin);
-        const std::uint32_t id = encoder.whole_.find(piece);
-        if (id != kNoId) {
-          ids.push_back(id);
-        } else if (cache != nullptr) {
-          cache->through(piece, SegmentCache::kPiece, ids,
-                         [&] { encoder.bpe_.append(piece, symbols, ids, &cache->pairs()); });
-        } else {
-          encoder.bpe_.append(piece, symbols, ids);
-        }
+        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids, cache);
       }
       void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
       void boundary(const Segment&, std::size_t) {}
@@ -277,19 +267,19 @@ class Encoder {
     };
     thread_local std::vector<std::uint32_t> symbols;
     Sink sink{*this, ids, symbols, cache};
-    walk(text, mode, cuts, marks, sink);
+    std::vector<std::size_t> marks;
+    walk(text, mode, {}, marks, sink);
   }
 
   // Each segment by itself. The first one may get something in front, which makes it another text than elsewhere.
   template <class Masks>
   void encode_segments(const Masks& masks, std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
                        std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
-    std::vector<std::size_t> none;
     std::size_t start = 0;
     if ((space_in_front_ || (characters() && characters()->prefixes())) && !mode.continued && !text.empty()) {
       start = next_cut(text, utf8::boundary_at_or_after(text, 1));
       if (start == kNoCut) start = text.size();
-      walk_ids(text.substr(0, start), mode, {}, ids, none);
+      walk_ids(text.substr(0, start), mode, ids);
     }
     const EncodeMode inner{mode.split_special, true};
     const auto cache = caches_.lend();
@@ -298,7 +288,7 @@ class Encoder {
       if (id != kNoId && is_whole_segment(id))
         out.push_back(id);
       else
-        walk_ids(segment, inner, {}, out, none, &*cache);
+        walk_ids(segment, inner, out, &*cache);
     };
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
     SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
@@ -345,13 +335,16 @@ class Encoder {
 
   const std::optional<Characters>& characters() const { return bpe_.characters(); }
 
-  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids) const {
+  // Appends the ids of a piece. What merging makes is looked for in `cache` first, and kept there, unless it is null.
+  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids,
+                    SegmentCache* cache = nullptr) const {
     const std::uint32_t id = whole_.find(piece);
-    if (id != kNoId) {
+    if (id != kNoId)
       ids.push_back(id);
-      return;
-    }
-    bpe_.append(piece, symbols, ids);
+    else if (cache != nullptr)
+      cache->through(piece, SegmentCache::kPiece, ids, [&] { bpe_.append(piece, symbols, ids, &cache->pairs()); });
+    else
+      bpe_.append(piece, symbols, ids);
   }
 
   template <class Sink>

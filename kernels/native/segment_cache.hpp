@@ -144,7 +144,7 @@ class SegmentCache {
       HugeEntry& entry = huge_[hash >> (64 - kHugeBits)];
       if (holds(entry, bytes, hash, mode) && append(entry.ids, ids)) return;
       make();
-      keep(huge_[hash >> (64 - kHugeBits)], bytes, hash, mode, made());
+      keep(entry, bytes, hash, mode, made());
     } else {
       make();
     }

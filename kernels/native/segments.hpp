@@ -70,8 +70,7 @@ class SegmentEncoder {
 
   struct Pending {
     SegmentCache::Key key;
-    std::size_t begin;
-    std::uint32_t size;
+    std::size_t begin, size;
     std::uint32_t slot;  // kNotShort: the segment is not a short one
   };
 
@@ -79,7 +78,7 @@ class SegmentEncoder {
     Pending& one = batch_[batched_];
     const std::size_t size = end - begin;
     one.begin = begin;
-    one.size = static_cast<std::uint32_t>(std::min<std::size_t>(size, kNotShort));
+    one.size = size;
     if (size <= SegmentCache::kShortBytes) {
       if (begin + 16 <= text_.size()) {
         one.key = SegmentCache::key_of(text_.data() + begin, size, mode_);
@@ -120,26 +119,14 @@ class SegmentEncoder {
       }
       // Not kept, or not short: the slow way, then room again for the rest of the batch.
       ids.resize(count);
-      make(one);
+      const std::string_view segment = text_.substr(one.begin, one.size);
+      cache_.through(segment, mode_, ids, [&] { resolve_(segment, ids); });
       count = ids.size();
       ids.resize(count + (batched_ - i) * kIds);
       out = ids.data();
     }
     ids.resize(count);
     batched_ = 0;
-  }
-
-  void make(const Pending& one) {
-    std::vector<std::uint32_t>& ids = *ids_;
-    const std::string_view segment = text_.substr(one.begin, one.size);
-    if (one.slot == kNotShort) {
-      cache_.through(segment, mode_, ids, [&] { resolve_(segment, ids); });
-      return;
-    }
-    if (const SegmentCache::Entry* entry = cache_.find(one.key, one.slot); entry && cache_.append(entry->ids, ids)) return;
-    const std::size_t before = ids.size();
-    resolve_(segment, ids);
-    cache_.keep(one.key, one.slot, std::span(ids).subspan(before));
   }
 
   void pass_cuts(const Pending& one, std::size_t count) {
