@@ -1,6 +1,7 @@
 // What a piece becomes without looking it up whole: its smallest symbols, merged.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "characters.hpp"
 #include "image.hpp"
+#include "merge_lanes.hpp"
 #include "merges.hpp"
 #include "vocabulary.hpp"
 
@@ -40,16 +42,60 @@ class Bpe {
     append(piece, work, symbols);
   }
 
-  // Appends the ids of `piece`. `work` is room to work in; `memo` is kept for this table, or null.
-  void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids,
-              PairMemo* memo = nullptr) const {
-    if (!characters_) return merges_.apply_bytes(piece, work, ids, memo);
-    characters_->symbols(piece, work);
-    merges_.apply(work);
-    ids.insert(ids.end(), work.begin(), work.end());
+  // Appends the ids of `piece`. `work` is room to work in.
+  void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids) const {
+    start_symbols(piece, work);
+    if (work.size() > MergeLanes::kMostSymbols) {
+      merges_.apply(work);
+      ids.insert(ids.end(), work.begin(), work.end());
+      return;
+    }
+    MergeLanes(merges_).run(
+        1, [&](std::size_t, std::uint32_t* symbols, std::uint32_t* ranks) { return start(work, symbols, ranks); },
+        [&](std::size_t, const std::uint32_t* symbols, std::size_t count) {
+          ids.insert(ids.end(), symbols, symbols + count);
+        });
+  }
+
+  // Of many pieces of at most MergeLanes::kMostSymbols bytes: ids[starts[i] ..] and counts[i] become those of pieces[i],
+  // at most one id a byte.
+  void merge_all(std::span<const std::string_view> pieces, std::span<const std::size_t> starts, std::uint32_t* ids,
+                 std::uint32_t* counts) const {
+    thread_local std::vector<std::uint32_t> work;
+    MergeLanes(merges_).run(
+        pieces.size(),
+        [&](std::size_t i, std::uint32_t* symbols, std::uint32_t* ranks) {
+          if (!characters_ && merges_.every_byte()) return start_bytes(pieces[i], symbols, ranks);
+          start_symbols(pieces[i], work);
+          return start(work, symbols, ranks);
+        },
+        [&](std::size_t i, const std::uint32_t* symbols, std::size_t count) {
+          std::copy_n(symbols, count, ids + starts[i]);
+          counts[i] = static_cast<std::uint32_t>(count);
+        });
   }
 
  private:
+  void start_symbols(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
+    if (characters_) return characters_->symbols(piece, symbols);
+    merges_.symbols(piece, symbols);
+  }
+
+  // What a lane begins with (merge_lanes.hpp).
+  std::size_t start(const std::vector<std::uint32_t>& from, std::uint32_t* symbols, std::uint32_t* ranks) const {
+    std::copy(from.begin(), from.end(), symbols);
+    for (std::size_t k = 0; k + 1 < from.size(); ++k) ranks[k] = merges_.find(from[k], from[k + 1]);
+    return from.size();
+  }
+
+  // PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
+  std::size_t start_bytes(std::string_view piece, std::uint32_t* symbols, std::uint32_t* ranks) const {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
+    for (std::size_t k = 0; k < piece.size(); ++k) symbols[k] = merges_.byte_id(bytes[k]);
+    for (std::size_t k = 0; k + 1 < piece.size(); ++k) ranks[k] = merges_.find_bytes(bytes[k], bytes[k + 1]);
+    return piece.size();
+  }
+
   Merges merges_;
   std::optional<Characters> characters_;
 };

@@ -2,9 +2,10 @@
 //
 // Cuts are at synchronizing pairs, and where three characters decide (kernels/README.md, claims 4 and 12). Which pairs
 // of classes are synchronizing is a Boolean matrix. It is covered here by at most eight rectangles (a set of classes
-// before the cut, a set behind it), so that one bit for each rectangle fits a byte, and a place is a cut where the byte
-// of the character before it and that of the character behind it share a bit: two table lookups and an `and` for 32 or
-// 64 bytes at once. Likewise the two relations of three. One that eight do not cover loses some cuts, never gains one.
+// before the cut, a set behind it); likewise the two relations of three. Each rectangle is a bit, which every class has
+// or not in each place beside a cut, and has where the rectangle does not look at that place. So a place is a cut where
+// the bytes of the four characters around it share a bit: four table lookups and three `and`s for 32 or 64 bytes at
+// once and each eight rectangles. A relation that eight do not cover loses some cuts, never gains one.
 // Not here: what the cuts are used for (segments.hpp), the search for single ones (cuts.hpp).
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -48,14 +50,12 @@ class CutMasks {
   CutMasks(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back,
            const std::uint8_t* seamless = nullptr, const Crossings* crossings = nullptr, Path path = best_path())
       : classes_(&classes), seamless_(seamless), crossings_(crossings), path_(path) {
-    cover();
-    for (std::size_t number = 0; number < classes.count(); ++number)
-      for (std::size_t place = 0; place < 3; ++place) {
-        roles_[kOnBefore + place][number] = looking_on[place * classes.count() + number];
-        roles_[kBackPrevious + place][number] = looking_back[place * classes.count() + number];
-      }
-    for (std::size_t role = 0; role < kRoles; ++role)
-      for (std::uint32_t byte = 0; byte < 0x80; ++byte) ascii_[role][byte] = roles_[role][classes.of(byte)];
+    cover_pairs();
+    cover(looking_on, {kBefore, kBehind, kNext});
+    cover(looking_back, {kPrevious, kBefore, kBehind});
+    for (Group& group : groups_)
+      for (std::size_t place = 0; place < kPlaces; ++place)
+        for (std::uint32_t byte = 0; byte < 0x80; ++byte) group.ascii[place][byte] = group.of[place][classes.of(byte)];
   }
 
   // Whether text[at] begins a character that the pair alone makes a cut, covered by a rectangle or not.
@@ -83,18 +83,21 @@ class CutMasks {
   }
 
  private:
-  // What each character says about cuts beside it: a bit for each rectangle of each relation.
-  enum Role : std::size_t {
-    kBefore, kBehind,              // the pair around the cut
-    kOnBefore, kOnBehind, kOnNext,  // the pair, and the character behind it
-    kBackPrevious, kBackBefore, kBackBehind,  // the character in front of the pair, and it
-    kRoles
-  };
-  using Bits = std::array<std::uint8_t, kWordBytes>;
-  using Words = std::array<Bits, kRoles>;  // by role: of each of the 64 places for a cut, what stands in that role there
+  // The characters around a cut.
+  enum Place : std::size_t { kPrevious, kBefore, kBehind, kNext, kPlaces };
+  // How far from the cut the byte is of an ASCII character there.
+  static constexpr std::array<std::ptrdiff_t, kPlaces> kReach{-2, -1, 0, 1};
 
-  // How far from the cut the byte is that a role of an ASCII character is read off.
-  static constexpr std::array<std::ptrdiff_t, kRoles> kReach{-1, 0, -1, 0, 1, -2, -1, 0};
+  // Eight rectangles, a bit for each.
+  struct Group {
+    std::array<std::array<std::uint8_t, 256>, kPlaces> of{};     // what each class says in each place
+    std::array<std::array<std::uint8_t, 128>, kPlaces> ascii{};  // the same, of each ASCII character
+    // What a character beyond ASCII says in the places further off: the rectangles that do not look there.
+    std::array<std::uint8_t, kPlaces> unknown{};
+  };
+  static constexpr std::size_t kGroups = 3;
+  using Bits = std::array<std::uint8_t, kWordBytes>;
+  using Words = std::array<std::array<Bits, kPlaces>, kGroups>;  // what is said of each of the 64 places for a cut
 
   // 1 where text[at] begins a character that the pair alone makes a cut.
   std::uint64_t pair_at(std::string_view text, std::size_t at) const {
@@ -103,13 +106,50 @@ class CutMasks {
     return classes_->synchronizing(before, classes_->of(utf8_decode(text.data() + at)));
   }
 
-  void cover() {
+  // Adds the rectangle that says nothing yet about any class in the places given, all in the others.
+  void add_rectangle(std::initializer_list<Place> looked_at) {
+    const std::size_t number = rectangles_++;
+    used_ = number / 8 + 1;
+    const auto flag = static_cast<std::uint8_t>(1U << number % 8);
+    Group& group = groups_[number / 8];
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      if (std::ranges::find(looked_at, place) != looked_at.end()) continue;
+      for (std::uint8_t& said : group.of[place]) said |= flag;
+      group.unknown[place] |= flag;
+    }
+  }
+  void say(Place place, std::size_t number) {
+    groups_[(rectangles_ - 1) / 8].of[place][number] |= static_cast<std::uint8_t>(1U << (rectangles_ - 1) % 8);
+  }
+
+  // A relation of three characters: a row of classes for each place, a bit for each rectangle.
+  void cover(const std::uint8_t* rows, std::initializer_list<Place> places) {
+    const std::size_t n = classes_->count();
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      const auto has = [&](std::size_t row, std::size_t number) { return (rows[row * n + number] >> bit & 1) != 0; };
+      const auto any = [&](std::size_t row) {
+        for (std::size_t number = 0; number < n; ++number)
+          if (has(row, number)) return true;
+        return false;
+      };
+      if (!any(0) || !any(1) || !any(2)) continue;
+      add_rectangle(places);
+      std::size_t row = 0;
+      for (const Place place : places) {
+        for (std::size_t number = 0; number < n; ++number)
+          if (has(row, number)) say(place, number);
+        ++row;
+      }
+    }
+  }
+
+  void cover_pairs() {
     const std::size_t n = classes_->count();
     const auto pair = [&](std::size_t a, std::size_t b) {
       return classes_->synchronizing(static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b));
     };
     std::vector<bool> covered(n * n);
-    for (std::size_t bit = 0; bit < 8; ++bit) {
+    for (std::size_t count = 0; count < 8; ++count) {
       // The rectangle of each row: its columns, and all rows that have these columns too. Take what covers most.
       std::size_t best = 0, best_row = 0;
       const auto contains = [&](std::size_t outer, std::size_t inner) {
@@ -126,12 +166,12 @@ class CutMasks {
         if (gain > best) best = gain, best_row = row;
       }
       if (best == 0) return;
-      const auto flag = static_cast<std::uint8_t>(1U << bit);
+      add_rectangle({kBefore, kBehind});
       for (std::size_t b = 0; b < n; ++b)
-        if (pair(best_row, b)) roles_[kBehind][b] |= flag;
+        if (pair(best_row, b)) say(kBehind, b);
       for (std::size_t a = 0; a < n; ++a) {
         if (!contains(a, best_row)) continue;
-        roles_[kBefore][a] |= flag;
+        say(kBefore, a);
         for (std::size_t b = 0; b < n; ++b)
           if (pair(best_row, b)) covered[a * n + b] = true;
       }
@@ -160,115 +200,137 @@ class CutMasks {
     return cuts_portable(words) | parted;
   }
 
-  // Fill in what characters beyond ASCII say, where there is 0 so far. PERF: only in the roles of text beside a cut; a
-  // relation of three characters has its further ones in ASCII, or loses a cut. Returns the cuts inside pieces.
+  // Fill in what characters beyond ASCII say, which is nothing so far. PERF: only in the places beside a cut, and behind
+  // an ASCII character; a relation of three characters has its further ones in ASCII, or loses a cut. Returns the cuts
+  // inside pieces.
   std::uint64_t beyond_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads,
                              Words& words) const {
     // The character that began before this word and ends in it, or in front of it.
     std::size_t end = 0;  // where the character before ends, if it is beyond ASCII
     while (end < 4 && is_continuation(bytes[end])) ++end;
     std::uint32_t before = 0;
-    std::uint8_t number_before = 0;
-    bool beside = at > 0 && static_cast<unsigned char>(*(bytes + end - 1)) >= 0x80;
-    if (beside) {
+    const std::uint8_t* seamless = nullptr;  // the row of the character before
+    if (at > 0 && static_cast<unsigned char>(*(bytes + end - 1)) >= 0x80) {
       before = utf8_decode(text.data() + utf8_before(text, at + end));
-      number_before = classes_->of(before);
-      ends(number_before, end, words);
+      const std::uint8_t number = classes_->of(before);
+      seamless = seamless_row(number);
+      say(kBefore, number, end, words);
+    } else {
+      end = kWordBytes;
     }
     std::uint64_t parted = 0;
     for (std::uint64_t rest = leads; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-      const std::uint32_t here = utf8_decode(text.data() + at + i);
-      const std::uint8_t number = classes_->of(here);
-      words[kBehind][i] = roles_[kBehind][number];
-      words[kBackBehind][i] = roles_[kBackBehind][number];
-      if (i > 0) words[kOnNext][i - 1] = roles_[kOnNext][number];
-      if (beside && end == i && seamless_ != nullptr && seamless_[number_before * classes_->count() + number] != 0 &&
-          !crossings_->possible(text.data() + at + i, before, here))
+      const char* here = text.data() + at + i;
+      const std::uint32_t point = utf8_decode(here);
+      const std::uint8_t number = classes_->of(point);
+      say(kBehind, number, i, words);
+      if (end != i) {
+        if (i > 0) say(kNext, number, i - 1, words);
+      } else if (seamless != nullptr && seamless[number] != 0 && !crossings_->possible(here, before, point)) {
         parted |= std::uint64_t{1} << i;
-      before = here;
-      number_before = number;
-      beside = true;
+      }
+      before = point;
+      seamless = seamless_row(number);
       end = i + utf8_width(bytes[i]);
-      if (end < kWordBytes) ends(number, end, words);
+      if (end < kWordBytes) say(kBefore, number, end, words);
     }
     return parted;
   }
 
-  void ends(std::uint8_t number, std::size_t end, Words& words) const {
-    words[kBefore][end] = roles_[kBefore][number];
-    words[kOnBefore][end] = roles_[kOnBefore][number];
+  const std::uint8_t* seamless_row(std::uint8_t number) const {
+    return seamless_ == nullptr ? nullptr : seamless_ + number * classes_->count();
+  }
+
+  void say(Place place, std::uint8_t number, std::size_t at, Words& words) const {
+    for (std::size_t group = 0; group < used_; ++group) words[group][place][at] = groups_[group].of[place][number];
   }
 
   // These three fill in what ASCII characters say; `leads` are the bytes that begin others. True where there are none.
   bool ascii_portable(const char* bytes, Words& words, std::uint64_t& leads) const {
     bool all = true;
-    for (std::size_t role = 0; role < kRoles; ++role)
+    for (std::size_t place = 0; place < kPlaces; ++place)
       for (std::size_t i = 0; i < kWordBytes; ++i) {
-        const auto byte = static_cast<unsigned char>(*(bytes + i + kReach[role]));
-        words[role][i] = byte < 0x80 ? ascii_[role][byte] : std::uint8_t{0};
+        const auto byte = static_cast<unsigned char>(*(bytes + i + kReach[place]));
         all = all && byte < 0x80;
+        for (std::size_t group = 0; group < used_; ++group)
+          words[group][place][i] = byte < 0x80 ? groups_[group].ascii[place][byte] : groups_[group].unknown[place];
       }
     for (std::size_t i = 0; i < kWordBytes; ++i)
       leads |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i]) >= 0xC0) << i;
     return all;
   }
 
-  static std::uint64_t cuts_portable(const Words& words) {
+  std::uint64_t cuts_portable(const Words& words) const {
     std::uint64_t mask = 0;
-    for (std::size_t i = 0; i < kWordBytes; ++i) {
-      const auto of = [&](Role role) { return words[role][i]; };
-      const int cut = (of(kBefore) & of(kBehind)) | (of(kOnBefore) & of(kOnBehind) & of(kOnNext)) |
-                      (of(kBackPrevious) & of(kBackBefore) & of(kBackBehind));
-      mask |= static_cast<std::uint64_t>(cut != 0) << i;
-    }
+    for (std::size_t group = 0; group < used_; ++group)
+      for (std::size_t i = 0; i < kWordBytes; ++i) {
+        const auto& said = words[group];
+        const int cut = said[kPrevious][i] & said[kBefore][i] & said[kBehind][i] & said[kNext][i];
+        mask |= static_cast<std::uint64_t>(cut != 0) << i;
+      }
     return mask;
   }
 
 #if defined(__x86_64__)
   // SAFETY, in all of these: the 64 bytes, the two in front and the one behind are the caller's to read; every load and
   // store is an unaligned one.
-  struct Said512 {
-    __m512i of[kRoles];
-  };
 
   // Of a word that is all ASCII, sets `mask` at once and leaves `words` alone.
   __attribute__((target("avx512f,avx512bw,avx512vbmi"))) bool ascii_avx512(const char* bytes, Words& words,
                                                                            std::uint64_t& leads,
                                                                            std::uint64_t& mask) const {
-    Said512 said;
-    const __m512i text[4] = {_mm512_loadu_si512(bytes - 2), _mm512_loadu_si512(bytes - 1),
-                             _mm512_loadu_si512(bytes), _mm512_loadu_si512(bytes + 1)};
-    for (std::size_t role = 0; role < kRoles; ++role)
-      said.of[role] = _mm512_permutex2var_epi8(_mm512_loadu_si512(ascii_[role].data()),
-                                            text[static_cast<std::size_t>(kReach[role] + 2)],
-                                            _mm512_loadu_si512(ascii_[role].data() + 64));
-    const __m512i any = _mm512_or_si512(_mm512_or_si512(text[0], text[1]), _mm512_or_si512(text[2], text[3]));
-    if (_mm512_movepi8_mask(any) == 0) {
-      mask = cuts_of(said);
-      return true;
+    // PERF: by name, not in an array: else they go through memory.
+    const __m512i previous = _mm512_loadu_si512(bytes - 2), before = _mm512_loadu_si512(bytes - 1),
+                  behind = _mm512_loadu_si512(bytes), next = _mm512_loadu_si512(bytes + 1);
+    const __m512i any = _mm512_or_si512(_mm512_or_si512(previous, before), _mm512_or_si512(behind, next));
+    const bool all = _mm512_movepi8_mask(any) == 0;
+    for (std::size_t number = 0; number < used_; ++number) {
+      const Group& group = groups_[number];
+      const Said512 said{lookup_avx512(group, kPrevious, previous), lookup_avx512(group, kBefore, before),
+                         lookup_avx512(group, kBehind, behind), lookup_avx512(group, kNext, next)};
+      if (all) {
+        mask |= cuts_of(said);
+        continue;
+      }
+      store_avx512(group, kPrevious, previous, said.previous, words[number]);
+      store_avx512(group, kBefore, before, said.before, words[number]);
+      store_avx512(group, kBehind, behind, said.behind, words[number]);
+      store_avx512(group, kNext, next, said.next, words[number]);
     }
-    for (std::size_t role = 0; role < kRoles; ++role) {
-      const __mmask64 ascii = ~_mm512_movepi8_mask(text[static_cast<std::size_t>(kReach[role] + 2)]);
-      _mm512_storeu_si512(words[role].data(), _mm512_maskz_mov_epi8(ascii, said.of[role]));
-    }
-    leads = _mm512_cmpge_epu8_mask(text[2], _mm512_set1_epi8(static_cast<char>(0xC0)));
-    return false;
+    leads = _mm512_cmpge_epu8_mask(behind, _mm512_set1_epi8(static_cast<char>(0xC0)));
+    return all;
   }
 
-  __attribute__((target("avx512f,avx512bw"))) static std::uint64_t cuts_of(const Said512& said) {
-    const __m512i* of = said.of;
-    const __m512i pair = _mm512_and_si512(of[kBefore], of[kBehind]);
-    const __m512i on = _mm512_and_si512(_mm512_and_si512(of[kOnBefore], of[kOnBehind]), of[kOnNext]);
-    const __m512i back = _mm512_and_si512(_mm512_and_si512(of[kBackPrevious], of[kBackBefore]), of[kBackBehind]);
-    const __m512i cut = _mm512_or_si512(pair, _mm512_or_si512(on, back));
-    return _mm512_test_epi8_mask(cut, cut);
+  struct Said512 {
+    __m512i previous, before, behind, next;
+  };
+
+  __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) static __m512i lookup_avx512(
+      const Group& group, Place place, const __m512i& text) {
+    const std::uint8_t* table = group.ascii[place].data();
+    return _mm512_permutex2var_epi8(_mm512_loadu_si512(table), text, _mm512_loadu_si512(table + 64));
   }
 
-  __attribute__((target("avx512f,avx512bw"))) static std::uint64_t cuts_avx512(const Words& words) {
-    Said512 said;
-    for (std::size_t role = 0; role < kRoles; ++role) said.of[role] = _mm512_loadu_si512(words[role].data());
-    return cuts_of(said);
+  __attribute__((target("avx512f,avx512bw"), always_inline)) static void store_avx512(
+      const Group& group, Place place, const __m512i& text, const __m512i& said, std::array<Bits, kPlaces>& words) {
+    const __m512i unknown = _mm512_set1_epi8(static_cast<char>(group.unknown[place]));
+    _mm512_storeu_si512(words[place].data(), _mm512_mask_mov_epi8(said, _mm512_movepi8_mask(text), unknown));
+  }
+
+  __attribute__((target("avx512f,avx512bw"), always_inline)) static std::uint64_t cuts_of(const Said512& said) {
+    return _mm512_test_epi8_mask(_mm512_and_si512(said.before, said.behind),
+                                 _mm512_and_si512(said.previous, said.next));
+  }
+
+  __attribute__((target("avx512f,avx512bw"))) std::uint64_t cuts_avx512(const Words& words) const {
+    std::uint64_t mask = 0;
+    for (std::size_t group = 0; group < used_; ++group) {
+      const std::array<Bits, kPlaces>& said = words[group];
+      mask |= cuts_of({_mm512_loadu_si512(said[kPrevious].data()), _mm512_loadu_si512(said[kBefore].data()),
+                       _mm512_loadu_si512(said[kBehind].data()), _mm512_loadu_si512(said[kNext].data())});
+    }
+    return mask;
   }
 
   __attribute__((target("avx2"))) static __m256i lookup_avx2(const std::uint8_t* table, __m256i bytes) {
@@ -292,10 +354,15 @@ class CutMasks {
   __attribute__((target("avx2"))) bool ascii_avx2(const char* bytes, Words& words, std::uint64_t& leads) const {
     int high = 0;
     for (std::size_t half = 0; half < kWordBytes; half += 32) {
-      for (std::size_t role = 0; role < kRoles; ++role) {
-        const __m256i text = _mm256_loadu_si256(vector(bytes + half + kReach[role]));
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        const __m256i text = _mm256_loadu_si256(vector(bytes + half + kReach[place]));
         high |= _mm256_movemask_epi8(text);
-        _mm256_storeu_si256(vector(words[role].data() + half), lookup_avx2(ascii_[role].data(), text));
+        for (std::size_t number = 0; number < used_; ++number) {
+          const Group& group = groups_[number];
+          const __m256i unknown = _mm256_set1_epi8(static_cast<char>(group.unknown[place]));
+          const __m256i said = _mm256_blendv_epi8(lookup_avx2(group.ascii[place].data(), text), unknown, text);
+          _mm256_storeu_si256(vector(words[number][place].data() + half), said);
+        }
       }
       // At least 0xC0: unsigned, so by the maximum.
       const __m256i here = _mm256_loadu_si256(vector(bytes + half));
@@ -305,20 +372,18 @@ class CutMasks {
     return high == 0;
   }
 
-  __attribute__((target("avx2"))) static std::uint64_t cuts_avx2(const Words& words) {
+  __attribute__((target("avx2"))) std::uint64_t cuts_avx2(const Words& words) const {
     std::uint64_t mask = 0;
-    for (std::size_t half = 0; half < kWordBytes; half += 32) {
-      const auto said = [&](Role role) __attribute__((target("avx2"))) {
-        return _mm256_loadu_si256(vector(words[role].data() + half));
-      };
-      const __m256i pair = _mm256_and_si256(said(kBefore), said(kBehind));
-      const __m256i on = _mm256_and_si256(_mm256_and_si256(said(kOnBefore), said(kOnBehind)), said(kOnNext));
-      const __m256i back =
-          _mm256_and_si256(_mm256_and_si256(said(kBackPrevious), said(kBackBefore)), said(kBackBehind));
-      const __m256i cut = _mm256_or_si256(pair, _mm256_or_si256(on, back));
-      const __m256i none = _mm256_cmpeq_epi8(cut, _mm256_setzero_si256());
-      mask |= static_cast<std::uint64_t>(~static_cast<std::uint32_t>(_mm256_movemask_epi8(none))) << half;
-    }
+    for (std::size_t group = 0; group < used_; ++group)
+      for (std::size_t half = 0; half < kWordBytes; half += 32) {
+        const auto said = [&](Place place) __attribute__((target("avx2"))) {
+          return _mm256_loadu_si256(vector(words[group][place].data() + half));
+        };
+        const __m256i cut = _mm256_and_si256(_mm256_and_si256(said(kPrevious), said(kBefore)),
+                                             _mm256_and_si256(said(kBehind), said(kNext)));
+        const __m256i none = _mm256_cmpeq_epi8(cut, _mm256_setzero_si256());
+        mask |= static_cast<std::uint64_t>(~static_cast<std::uint32_t>(_mm256_movemask_epi8(none))) << half;
+      }
     return mask;
   }
 #endif
@@ -327,8 +392,8 @@ class CutMasks {
   const std::uint8_t* seamless_;
   const Crossings* crossings_;
   Path path_;
-  std::array<std::array<std::uint8_t, 256>, kRoles> roles_{};  // what each class says in each role
-  std::array<std::array<std::uint8_t, 128>, kRoles> ascii_{};  // the same, of each ASCII character
+  std::array<Group, kGroups> groups_{};
+  std::size_t rectangles_ = 0, used_ = 0;  // used_: groups that have any
 };
 
 }  // namespace tokseam

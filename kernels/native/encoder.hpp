@@ -25,6 +25,7 @@
 #include "cut_masks.hpp"
 #include "image.hpp"
 #include "normalization.hpp"
+#include "resolver.hpp"
 #include "segments.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
@@ -249,24 +250,46 @@ class Encoder {
     return sink.known;
   }
 
+  // What resolver.hpp asks.
+  const Vocabulary& whole() const { return whole_; }
+  const Bpe& bpe() const { return bpe_; }
+  bool is_whole_segment(std::uint32_t id) const {
+    return id / 64 < whole_segments_.size() && (whole_segments_[id / 64] >> id % 64 & 1) != 0;
+  }
+
+  // Tells parts.piece(text) and parts.id(id) of what a text falls into.
+  template <class Parts>
+  void walk_parts(std::string_view text, EncodeMode mode, const Parts& parts) const {
+    struct Sink {
+      const Parts& parts;
+      void piece(const Segment& segment, std::size_t begin, std::size_t end) {
+        parts.piece(segment.text.substr(begin, end - begin));
+      }
+      void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { parts.id(id); }
+      void boundary(const Segment&, std::size_t) {}
+      std::size_t mark() const { return 0; }
+    };
+    Sink sink{parts};
+    std::vector<std::size_t> marks;
+    walk(text, mode, {}, marks, sink);
+  }
+
  private:
   // The ids by way of the pieces: what every other way must come to.
-  void walk_ids(std::string_view text, EncodeMode mode, std::vector<std::uint32_t>& ids,
-                SegmentCache* cache = nullptr) const {
+  void walk_ids(std::string_view text, EncodeMode mode, std::vector<std::uint32_t>& ids) const {
     struct Sink {
       const Encoder& encoder;
       std::vector<std::uint32_t>& ids;
       std::vector<std::uint32_t>& symbols;
-      SegmentCache* cache;
       void piece(const Segment& segment, std::size_t begin, std::size_t end) {
-        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids, cache);
+        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
       }
       void literal(const Segment&, std::size_t, std::size_t, std::uint32_t id) { ids.push_back(id); }
       void boundary(const Segment&, std::size_t) {}
       std::size_t mark() const { return ids.size(); }
     };
     thread_local std::vector<std::uint32_t> symbols;
-    Sink sink{*this, ids, symbols, cache};
+    Sink sink{*this, ids, symbols};
     std::vector<std::size_t> marks;
     walk(text, mode, {}, marks, sink);
   }
@@ -283,13 +306,7 @@ class Encoder {
     }
     const EncodeMode inner{mode.split_special, true};
     const auto cache = caches_.lend();
-    const auto resolve = [&](std::string_view segment, std::vector<std::uint32_t>& out) {
-      const std::uint32_t id = whole_.find(segment);
-      if (id != kNoId && is_whole_segment(id))
-        out.push_back(id);
-      else
-        walk_ids(segment, inner, out, &*cache);
-    };
+    Resolver<Encoder, EncodeMode> resolve(*this, inner);
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
     SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
@@ -307,10 +324,6 @@ class Encoder {
     std::vector<std::size_t> marks;
     walk(text, mode, std::span(&at, 1), marks, sink);
     return marks[0] != kNoMark;
-  }
-
-  bool is_whole_segment(std::uint32_t id) const {
-    return id / 64 < whole_segments_.size() && (whole_segments_[id / 64] >> id % 64 & 1) != 0;
   }
 
   // Counts the characters of a normalized segment up to places that never go back within it.
@@ -335,14 +348,12 @@ class Encoder {
 
   const std::optional<Characters>& characters() const { return bpe_.characters(); }
 
-  // Appends the ids of a piece. What merging makes is looked for in `cache` first, and kept there, unless it is null.
-  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids,
-                    SegmentCache* cache = nullptr) const {
+  // Appends the ids of a piece.
+  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols,
+                    std::vector<std::uint32_t>& ids) const {
     const std::uint32_t id = whole_.find(piece);
     if (id != kNoId)
       ids.push_back(id);
-    else if (cache != nullptr)
-      cache->through(piece, SegmentCache::kPiece, ids, [&] { bpe_.append(piece, symbols, ids, &cache->pairs()); });
     else
       bpe_.append(piece, symbols, ids);
   }

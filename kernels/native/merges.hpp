@@ -21,28 +21,6 @@ namespace tokseam {
 
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 
-struct Merge {
-  std::uint32_t rank = kNoRank;
-  std::uint32_t id = kNoId;
-};
-
-class Merges;
-
-// Pairs that were looked up lately, and their ranks: few pairs make most of all lookups, and here they lie close together.
-// One thread at a time, and for one table only.
-class PairMemo {
- public:
-  Merge find(const Merges& merges, std::uint32_t left, std::uint32_t right);
-
- private:
-  struct Entry {
-    std::uint64_t key = ~std::uint64_t{0};  // no pair's: no id is all ones
-    Merge merge;
-  };
-  static constexpr int kBits = 11;  // 32 KiB: small enough to be filled anew by each text
-  std::array<Entry, std::size_t{1} << kBits> entries_{};
-};
-
 // (left id, right id) -> rank, as a flat hash table of 8 bytes a slot; rank -> merged id, as an array; in an image.
 class Merges {
  public:
@@ -115,114 +93,34 @@ class Merges {
     }
   }
 
-  Merge merge(std::uint32_t left, std::uint32_t right) const { return made(find(left, right)); }
+  // So that find() has it near.
+  void prefetch(std::uint32_t left, std::uint32_t right) const {
+    const std::uint64_t key = static_cast<std::uint64_t>(left) << id_bits_ | right;
+    __builtin_prefetch(slots_.data() + first_place(key, slots_.size()));
+  }
 
-  // Merge `symbols` in place; on return it holds the ids.
+  // The token that the merge of this rank, which is one, makes.
+  std::uint32_t merged(std::uint32_t rank) const { return merged_[rank]; }
+
+  // The symbol of a byte, and the rank of two bytes' symbols, or kNoRank. Only where every_byte().
+  std::uint32_t byte_id(unsigned char byte) const { return byte_ids_[byte]; }
+  std::uint32_t find_bytes(unsigned char left, unsigned char right) const {
+    return byte_pairs_[static_cast<std::size_t>(left) << 8 | right];
+  }
+  bool every_byte() const { return every_byte_; }
+
+  // What a piece of bytes starts as: the symbols of its bytes that have one.
+  void symbols(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
+    symbols.clear();
+    for (const char byte : piece) {
+      const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+      if (id != kNoId) symbols.push_back(id);
+    }
+  }
+
+  // Merge `symbols` in place; on return it holds the ids. A heap of (rank, position) over a linked list: n log n whatever
+  // the text. For few symbols merge_lanes.hpp is quicker; both give the same ids.
   void apply(std::vector<std::uint32_t>& symbols) const {
-    if (symbols.size() < 2) return;
-    if (symbols.size() > kShort) return apply_long(symbols);
-    Merge pairs[kShort];
-    const auto look_up = [&](std::uint32_t left, std::uint32_t right) { return merge(left, right); };
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) pairs[i] = look_up(symbols[i], symbols[i + 1]);
-    symbols.resize(apply_short(symbols.data(), pairs, symbols.size(), look_up));
-  }
-
-  // The ids of a piece of bytes, appended to `ids`. `symbols` is room to work in, `memo` this table's, or null.
-  void apply_bytes(std::string_view piece, std::vector<std::uint32_t>& symbols, std::vector<std::uint32_t>& ids,
-                   PairMemo* memo = nullptr) const {
-    if (piece.size() > kShort || !every_byte_) {
-      symbols.clear();
-      for (const char byte : piece) {
-        const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-        if (id != kNoId) symbols.push_back(id);
-      }
-      apply(symbols);
-      ids.insert(ids.end(), symbols.begin(), symbols.end());
-      return;
-    }
-    const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
-    const std::size_t n = piece.size();
-    std::uint32_t s[kShort];
-    Merge pairs[kShort];
-    for (std::size_t i = 0; i < n; ++i) s[i] = byte_ids_[bytes[i]];
-    // PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
-    for (std::size_t i = 0; i + 1 < n; ++i)
-      pairs[i] = made(byte_pairs_[static_cast<std::size_t>(bytes[i]) << 8 | bytes[i + 1]]);
-    const auto look_up = [&](std::uint32_t left, std::uint32_t right) {
-      return memo != nullptr ? memo->find(*this, left, right) : merge(left, right);
-    };
-    ids.insert(ids.end(), s, s + apply_short(s, pairs, n, look_up));
-  }
-
- private:
-  // Up to here a scan for the lowest rank is quicker than a heap (both give the same ids).
-  static constexpr std::size_t kShort = 48;
-  static constexpr std::size_t kSparePlaces = 8;
-  static constexpr std::size_t kBytePairs = 65536;
-  static constexpr int kMaxRankBits = 26;  // a rank and a place among kShort fit 32 bits
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
-
-  Merges(std::span<const std::uint64_t> slots, std::span<const std::uint32_t> merged, int rank_bits, int id_bits)
-      : slots_(slots),
-        merged_(merged),
-        rank_mask_((std::uint64_t{1} << (rank_bits & 63)) - 1),
-        rank_bits_(rank_bits),
-        id_bits_(id_bits) {}
-
-  static std::size_t first_place(std::uint64_t key, std::size_t slots) { return place_of(key * kOdd1, slots); }
-
-  Merge made(std::uint32_t rank) const { return {rank, rank == kNoRank ? kNoId : merged_[rank]}; }
-
-  // Merge n symbols; pairs[i] is what symbols i and i + 1 make. Returns how many are left. n <= kShort.
-  template <class LookUp>
-  std::size_t apply_short(std::uint32_t* s, Merge* pairs, std::size_t n, const LookUp& look_up) const {
-    // keys[i]: the rank of pair i above its place, so that the least one is the lowest rank's leftmost.
-    std::uint32_t keys[kShort + 4];
-    const auto set = [&](std::size_t place, Merge pair) {
-      pairs[place].id = pair.id;
-      keys[place] = pair.rank == kNoRank ? kNoRank : pair.rank << 6 | static_cast<std::uint32_t>(place);
-    };
-    for (std::size_t i = 0; i + 1 < n; ++i) set(i, pairs[i]);
-    // Symbols stay where they are; next[i] and previous[i] lead to the ones that are left.
-    std::uint8_t next[kShort + 1], previous[kShort + 1];
-    for (std::size_t i = 0; i < n; ++i) {
-      next[i] = static_cast<std::uint8_t>(i + 1);
-      previous[i + 1] = static_cast<std::uint8_t>(i);
-    }
-    for (std::size_t i = n - 1; i < n + 3; ++i) keys[i] = kNoRank;
-    std::size_t left = n;
-    for (;;) {
-      std::uint32_t a = kNoRank, b = kNoRank, c = kNoRank, d = kNoRank;
-      for (std::size_t i = 0; i + 1 < n; i += 4) {
-        a = std::min(a, keys[i]);
-        b = std::min(b, keys[i + 1]);
-        c = std::min(c, keys[i + 2]);
-        d = std::min(d, keys[i + 3]);
-      }
-      const std::uint32_t best = std::min(std::min(a, b), std::min(c, d));
-      if (best == kNoRank) break;
-      const std::size_t at = best & 63, gone = next[at], behind = next[gone];
-      s[at] = pairs[at].id;
-      keys[gone] = kNoRank;
-      next[at] = static_cast<std::uint8_t>(behind);
-      --left;
-      if (behind < n) {
-        previous[behind] = static_cast<std::uint8_t>(at);
-        set(at, look_up(s[at], s[behind]));
-      } else {
-        keys[at] = kNoRank;
-      }
-      if (at > 0) {
-        const std::size_t before = previous[at];
-        set(before, look_up(s[before], s[at]));
-      }
-    }
-    for (std::size_t i = 0, at = 0; i < left; ++i, at = next[at]) s[i] = s[at];
-    return left;
-  }
-
-  // A heap of (rank, position) over a linked list: n log n whatever the text.
-  void apply_long(std::vector<std::uint32_t>& symbols) const {
     const std::size_t n = symbols.size();
     constexpr std::uint32_t kEnd = 0xFFFFFFFF;
     struct Node {
@@ -265,6 +163,21 @@ class Merges {
     symbols.resize(count);
   }
 
+ private:
+  static constexpr std::size_t kSparePlaces = 8;
+  static constexpr std::size_t kBytePairs = 65536;
+  static constexpr int kMaxRankBits = 26;  // a rank and a place in a lane fit 32 bits (merge_lanes.hpp)
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+
+  Merges(std::span<const std::uint64_t> slots, std::span<const std::uint32_t> merged, int rank_bits, int id_bits)
+      : slots_(slots),
+        merged_(merged),
+        rank_mask_((std::uint64_t{1} << (rank_bits & 63)) - 1),
+        rank_bits_(rank_bits),
+        id_bits_(id_bits) {}
+
+  static std::size_t first_place(std::uint64_t key, std::size_t slots) { return place_of(key * kOdd1, slots); }
+
   std::span<const std::uint64_t> slots_;       // key << rank_bits_ | rank; two thirds full, so that every probe ends
   std::span<const std::uint32_t> merged_;      // by rank
   std::span<const std::uint32_t> byte_ids_;    // by byte
@@ -273,12 +186,5 @@ class Merges {
   int rank_bits_, id_bits_;
   bool every_byte_ = false;  // every byte has a symbol
 };
-
-inline Merge PairMemo::find(const Merges& merges, std::uint32_t left, std::uint32_t right) {
-  const std::uint64_t key = static_cast<std::uint64_t>(left) << 32 | right;
-  Entry& entry = entries_[key * kOdd1 >> (64 - kBits)];
-  if (entry.key != key) entry = {key, merges.merge(left, right)};
-  return entry.merge;
-}
 
 }  // namespace tokseam

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "hash.hpp"
-#include "merges.hpp"
 
 namespace tokseam {
 
@@ -33,8 +32,7 @@ class SegmentCache {
   static constexpr std::size_t kMaxIds = kHugeBytes;  // of a segment that is kept: nearly every one has fewer
 
   // What is told apart beside the bytes.
-  static constexpr std::uint64_t kSplitSpecial = 16;  // a segment, with the literals of special tokens as text
-  static constexpr std::uint64_t kPiece = 32;         // not a segment but a piece, without whatever comes before merging
+  static constexpr std::uint64_t kSplitSpecial = 16;  // with the literals of special tokens as text
 
   // A short segment's bytes, zeros, and in the last byte its length with the mode's bits.
   struct Key {
@@ -57,11 +55,14 @@ class SegmentCache {
   // At most kShortBytes at `text`, of which 16 bytes may be read.
   static Key key_of(const char* text, std::size_t size, std::uint64_t mode) {
     // PERF: masks from a table: no branch on the size, which no processor can guess.
-    const std::size_t low_size = size < 8 ? size : 8, high_size = size - low_size;
-    const std::uint64_t low = detail::load8(text) & kMasks[low_size];
-    const std::uint64_t high = detail::load8(text + 8) & kMasks[high_size];
+    const char* mask = kMask.data() + (16 - size);
+    const std::uint64_t low = detail::load8(text) & detail::load8(mask);
+    const std::uint64_t high = detail::load8(text + 8) & detail::load8(mask + 8);
     return {low, high | (size | mode) << 56};
   }
+
+  // A key that no entry has.
+  static constexpr Key no_key() { return {~std::uint64_t{0}, ~std::uint64_t{0}}; }
 
   static std::size_t slot_of(const Key& key) {
     return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - kShortBits);
@@ -72,8 +73,9 @@ class SegmentCache {
   // Null where it is not kept.
   const Entry* find(const Key& key, std::size_t slot) const {
     const Entry* pair = short_.get() + 2 * slot;
-    if (pair[0].key == key) return pair;
-    if (pair[1].key == key) return pair + 1;
+    // PERF: one branch a key.
+    if (((pair[0].key.low ^ key.low) | (pair[0].key.high ^ key.high)) == 0) return pair;
+    if (((pair[1].key.low ^ key.low) | (pair[1].key.high ^ key.high)) == 0) return pair + 1;
     return nullptr;
   }
 
@@ -98,7 +100,12 @@ class SegmentCache {
   static_assert(sizeof(LongEntry) == 128);
 
   // Segments of kShortBytes + 1 to kLongBytes bytes.
-  LongEntry& long_slot(std::string_view segment) { return long_[hash_bytes(segment) >> (64 - kLongBits)]; }
+  LongEntry& long_slot(std::uint64_t hash) { return long_[hash >> (64 - kLongBits)]; }
+  void prefetch_long(std::uint64_t hash) const {
+    const char* entry = long_[hash >> (64 - kLongBits)].bytes.data();
+    __builtin_prefetch(entry);
+    __builtin_prefetch(entry + 64);
+  }
 
   static bool holds(const LongEntry& entry, std::string_view segment, std::uint64_t mode) {
     return entry.ids.count >> 16 == (segment.size() | mode << 8) &&
@@ -119,35 +126,17 @@ class SegmentCache {
     entry.ids.count |= static_cast<std::uint32_t>(segment.size() | mode << 8) << 16;
   }
 
-  PairMemo& pairs() { return *pairs_; }
-
-  // Append the ids of `bytes` from here, or make them by make(), which appends them to `ids`, and keep them.
+  // Append the ids of a segment of more than kLongBytes from here, or make them by make(), which appends them to `ids`,
+  // and keep them.
   template <class Make>
-  void through(std::string_view bytes, std::uint64_t mode, std::vector<std::uint32_t>& ids, Make&& make) {
+  void through(std::string_view segment, std::uint64_t mode, std::vector<std::uint32_t>& ids, Make&& make) {
+    if (segment.size() > kHugeBytes) return make();
     const std::size_t before = ids.size();
-    const auto made = [&] { return std::span(ids).subspan(before); };
-    if (bytes.size() <= kShortBytes) {
-      std::array<char, 16> copy{};
-      std::memcpy(copy.data(), bytes.data(), bytes.size());
-      const Key key = key_of(copy.data(), bytes.size(), mode);
-      const std::size_t slot = slot_of(key);
-      if (const Entry* entry = find(key, slot); entry && append(entry->ids, ids)) return;
-      make();
-      keep(key, slot, made());
-    } else if (bytes.size() <= kLongBytes) {
-      LongEntry& entry = long_slot(bytes);
-      if (holds(entry, bytes, mode) && append(ids_of(entry), ids)) return;
-      make();
-      keep(entry, bytes, mode, made());
-    } else if (bytes.size() <= kHugeBytes) {
-      const std::uint64_t hash = hash_bytes(bytes) ^ mode;
-      HugeEntry& entry = huge_[hash >> (64 - kHugeBits)];
-      if (holds(entry, bytes, hash, mode) && append(entry.ids, ids)) return;
-      make();
-      keep(entry, bytes, hash, mode, made());
-    } else {
-      make();
-    }
+    const std::uint64_t hash = hash_bytes(segment) ^ mode;
+    HugeEntry& entry = huge_[hash >> (64 - kHugeBits)];
+    if (holds(entry, segment, hash, mode) && append(entry.ids, ids)) return;
+    make();
+    keep(entry, segment, hash, mode, std::span(ids).subspan(before));
   }
 
   // False where the ids are not there any more.
@@ -190,10 +179,11 @@ class SegmentCache {
   static constexpr int kShortBits = 16;  // sets of two entries: 4 MiB
   static constexpr int kLongBits = 14;   // 2 MiB
 
-  static constexpr std::array<std::uint64_t, 9> kMasks = [] {
-    std::array<std::uint64_t, 9> masks{};
-    for (std::size_t bytes = 1; bytes <= 8; ++bytes) masks[bytes] = ~std::uint64_t{0} >> (64 - 8 * bytes);
-    return masks;
+  // 16 bytes of ones, then zeros: what begins 16 - n bytes into it keeps n bytes.
+  alignas(32) static constexpr std::array<char, 32> kMask = [] {
+    std::array<char, 32> mask{};
+    for (std::size_t i = 0; i < 16; ++i) mask[i] = static_cast<char>(0xFF);
+    return mask;
   }();
 
   static constexpr std::size_t kRingIds = std::size_t{1} << 18;  // 1 MiB
@@ -235,7 +225,6 @@ class SegmentCache {
   Table<char> bytes_ = make_table<char>(kRingBytes);
   std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
-  std::unique_ptr<PairMemo> pairs_ = std::make_unique<PairMemo>();
   Table<LongEntry> long_ = make_table<LongEntry>(std::size_t{1} << kLongBits);
 };
 

@@ -20,8 +20,9 @@
 namespace tokseam {
 
 // masks.at(text, at): bit i tells whether the text may be cut at at + i; masks.is_cut(text, at): the same of one place,
-// also where the masks lose it. resolve(segment, ids) appends the ids of a
-// segment that is not at the start of the text, or is like any other there. parts(text, at): whether a piece really
+// also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the start
+// of the text, or are like any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids) appends
+// those of one. parts(text, at): whether a piece really
 // begins there in this short text, by the stages themselves.
 template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
@@ -58,6 +59,7 @@ class SegmentEncoder {
     }
     if (begin < text.size()) add(begin, text.size());
     finish_batch();
+    settle();
   }
 
  private:
@@ -66,77 +68,195 @@ class SegmentEncoder {
   static constexpr std::size_t kBatch = 64;
   // A longer segment is not looked at again for the sake of a cut beside it.
   static constexpr std::size_t kCheckedBytes = 256;
-  static constexpr std::uint32_t kNotShort = 0xFFFFFFFF;
+  static constexpr std::size_t kIds = SegmentCache::kInlineIds;
+
+  // One that is not known waits until so many do.
+  static constexpr std::size_t kMissed = 128;
+  static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
 
   struct Pending {
-    SegmentCache::Key key;
+    SegmentCache::Key key;  // no_key() of one that is not short
     std::size_t begin, size;
-    std::uint32_t slot;  // kNotShort: the segment is not a short one
+    std::uint64_t slot;  // of a long one, its hash
+    bool is_short() const { return size <= SegmentCache::kShortBytes; }
   };
 
-  void add(std::size_t begin, std::size_t end) {
+  // A segment whose ids are to stand in front of ids[at].
+  struct Missed {
+    Pending segment;
+    std::size_t at;
+    std::size_t made;  // its number among those that are resolved: several may be alike
+  };
+
+  // A mark that counts the ids of all but the first `missed` of those that wait.
+  struct Marked {
+    std::size_t cut, missed;
+  };
+
+  __attribute__((always_inline)) void add(std::size_t begin, std::size_t end) {
     Pending& one = batch_[batched_];
     const std::size_t size = end - begin;
     one.begin = begin;
     one.size = size;
-    if (size <= SegmentCache::kShortBytes) {
-      if (begin + 16 <= text_.size()) {
+    if (size <= SegmentCache::kShortBytes) [[likely]] {
+      if (begin + 16 <= text_.size()) [[likely]] {
         one.key = SegmentCache::key_of(text_.data() + begin, size, mode_);
       } else {
         std::array<char, 16> copy{};
         std::memcpy(copy.data(), text_.data() + begin, size);
         one.key = SegmentCache::key_of(copy.data(), size, mode_);
       }
-      const std::size_t slot = SegmentCache::slot_of(one.key);
-      one.slot = static_cast<std::uint32_t>(slot);
-      cache_.prefetch(slot);
+      one.slot = SegmentCache::slot_of(one.key);
+      cache_.prefetch(one.slot);
     } else {
-      one.slot = kNotShort;
+      one.key = SegmentCache::no_key();
+      one.slot = 0;
+      if (size <= SegmentCache::kLongBytes) {
+        one.slot = hash_bytes(text_.substr(begin, size));
+        cache_.prefetch_long(one.slot);
+      }
     }
     if (++batched_ == kBatch) finish_batch();
   }
 
-  // The ids of all that is pending. PERF: those of a kept segment are written as one block of fixed size, behind which
-  // the next one's go; so `ids` is made long enough beforehand, and cut to size at the end.
+  // The ids of all that is pending and known.
   void finish_batch() {
-    std::vector<std::uint32_t>& ids = *ids_;
-    constexpr std::size_t kIds = SegmentCache::kInlineIds;
-    std::size_t count = ids.size();
-    ids.resize(count + batched_ * kIds);
-    std::uint32_t* out = ids.data();
-    for (std::size_t i = 0; i < batched_; ++i) {
-      const Pending& one = batch_[i];
-      if (one.begin >= next_cut_) pass_cuts(one, count);
-      previous_ = one.begin;
-      if (one.slot != kNotShort) {
-        if (const SegmentCache::Entry* entry = cache_.find(one.key, one.slot)) {
-          if (entry->ids.count <= kIds) [[likely]] {
-            std::memcpy(out + count, entry->ids.ids.data(), sizeof(entry->ids.ids));
-            count += entry->ids.count;
-            continue;
-          }
-        }
-      }
-      // Not kept, or not short: the slow way, then room again for the rest of the batch.
-      ids.resize(count);
-      const std::string_view segment = text_.substr(one.begin, one.size);
-      cache_.through(segment, mode_, ids, [&] { resolve_(segment, ids); });
-      count = ids.size();
-      ids.resize(count + (batched_ - i) * kIds);
-      out = ids.data();
+    std::size_t done = 0;
+    while (done < batched_) {
+      std::size_t stop = batched_;
+      if (next_cut_ != kNoCut)
+        for (stop = done; stop < batched_ && batch_[stop].begin < next_cut_;) ++stop;
+      emit(done, stop);
+      if (stop > 0) previous_ = batch_[stop - 1].begin;
+      if (stop < batched_) pass_cuts(batch_[stop]);
+      done = stop;
     }
-    ids.resize(count);
     batched_ = 0;
+    if (missed_ + kBatch > kMissed || (missed_ > 0 && ids_->size() - misses_[0].at > kMostIdsWaiting)) settle();
   }
 
-  void pass_cuts(const Pending& one, std::size_t count) {
+  // PERF: the ids of a kept segment are written as one block of fixed size, behind which the next one's go; so `ids` is
+  // made long enough beforehand, and cut to size at the end.
+  void emit(std::size_t from, std::size_t to) {
+    std::vector<std::uint32_t>& ids = *ids_;
+    std::size_t count = ids.size();
+    const auto make_room = [&](std::size_t i) {
+      ids.resize(count + (to - i) * kIds);
+      return ids.data();
+    };
+    std::uint32_t* out = make_room(from);
+    for (std::size_t i = from; i < to; ++i) {
+      const Pending& one = batch_[i];
+      const SegmentCache::Ids* kept = nullptr;
+      SegmentCache::Ids found;
+      if (one.is_short()) [[likely]] {
+        if (const SegmentCache::Entry* entry = cache_.find(one.key, one.slot)) [[likely]] kept = &entry->ids;
+      } else if (one.size <= SegmentCache::kLongBytes) {
+        const SegmentCache::LongEntry& entry = cache_.long_slot(one.slot);
+        if (SegmentCache::holds(entry, text_.substr(one.begin, one.size), mode_)) {
+          found = SegmentCache::ids_of(entry);
+          kept = &found;
+        }
+      }
+      if (kept != nullptr) [[likely]] {
+        if (kept->count <= kIds) [[likely]] {
+          std::memcpy(out + count, kept->ids.data(), sizeof(kept->ids));
+          count += kept->count;
+          continue;
+        }
+        const std::span<const std::uint32_t> ring = cache_.in_ring(*kept);
+        if (!ring.empty()) {
+          if (ids.size() < count + ring.size() + (to - i) * kIds) {
+            ids.resize(count + ring.size() + (to - i) * kIds);
+            out = ids.data();
+          }
+          std::memcpy(out + count, ring.data(), ring.size_bytes());
+          count += ring.size();
+          continue;
+        }
+      }
+      ids.resize(count);
+      if (one.size > SegmentCache::kLongBytes)
+        encode_huge(text_.substr(one.begin, one.size));
+      else
+        miss(one);
+      count = ids.size();
+      out = make_room(i + 1);
+    }
+    ids.resize(count);
+  }
+
+  void encode_huge(std::string_view segment) {
+    cache_.through(segment, mode_, *ids_, [&] { resolve_.encode(segment, *ids_); });
+  }
+
+  void miss(const Pending& one) {
+    Missed& missed = misses_[missed_++];
+    missed.segment = one;
+    missed.at = ids_->size();
+    // New words tend to come again soon.
+    std::uint8_t& seen = seen_[(one.is_short() ? one.slot : one.slot >> 56) & 0xFF];
+    if (seen != 0) {
+      const Missed& other = misses_[seen - 1U];
+      if (text_.substr(other.segment.begin, other.segment.size) == text_.substr(one.begin, one.size)) {
+        missed.made = other.made;
+        return;
+      }
+    }
+    seen = static_cast<std::uint8_t>(missed_);
+    missed.made = makes_;
+    made_[makes_++] = text_.substr(one.begin, one.size);
+  }
+
+  // Resolves what was missed, keeps it, and puts it where it belongs.
+  void settle() {
+    if (missed_ > 0) {
+      resolve_.resolve(std::span(made_).first(makes_));
+      const std::span<const std::uint32_t> made = resolve_.ids();
+      const std::span<const std::size_t> ends = resolve_.ends();
+      const auto ids_of = [&](const Missed& missed) {
+        const std::size_t begin = missed.made > 0 ? ends[missed.made - 1] : 0;
+        return made.subspan(begin, ends[missed.made] - begin);
+      };
+      std::array<std::size_t, kMissed + 1> before;  // ids of the first so many that were missed
+      before[0] = 0;
+      for (std::size_t i = 0, next = 0; i < missed_; ++i) {
+        const Missed& one = misses_[i];
+        before[i + 1] = before[i] + ids_of(one).size();
+        if (one.made != next) continue;
+        ++next;
+        if (one.segment.is_short())
+          cache_.keep(one.segment.key, one.segment.slot, ids_of(one));
+        else
+          cache_.keep(cache_.long_slot(one.segment.slot), made_[one.made], mode_, ids_of(one));
+      }
+      std::vector<std::uint32_t>& ids = *ids_;
+      std::size_t end = ids.size();
+      ids.resize(end + before[missed_]);
+      for (std::size_t i = missed_; i-- > 0;) {
+        const std::size_t at = misses_[i].at;
+        std::memmove(ids.data() + at + before[i + 1], ids.data() + at, (end - at) * sizeof(std::uint32_t));
+        const auto own = ids_of(misses_[i]);
+        std::copy(own.begin(), own.end(), ids.data() + at + before[i]);
+        end = at;
+      }
+      for (const Marked& marked : marked_cuts_) marks_[marked.cut] += before[marked.missed];
+      marked_cuts_.clear();
+      seen_.fill(0);
+    }
+    missed_ = makes_ = 0;
+  }
+
+  void pass_cuts(const Pending& one) {
     for (; cuts_passed_ < cuts_.size() && cuts_[cuts_passed_] <= one.begin; ++cuts_passed_) {
       if (cuts_[cuts_passed_] != one.begin) continue;
       // The segment before and this one, from a window's worth of it.
       const std::size_t from = previous_, end = one.begin + one.size;
       const std::size_t to = std::min(end, utf8::boundary_at_or_after(text_, one.begin + kCheckedBytes));
       const bool checked = one.begin - from > kCheckedBytes || parts_(text_.substr(from, to - from), one.begin - from);
-      if (checked) marks_[cuts_passed_] = count;
+      if (!checked) continue;
+      marks_[cuts_passed_] = ids_->size();
+      if (missed_ > 0) marked_cuts_.push_back({cuts_passed_, missed_});
     }
     next_cut_ = cuts_passed_ < cuts_.size() ? cuts_[cuts_passed_] : kNoCut;
   }
@@ -155,6 +275,12 @@ class SegmentEncoder {
   std::vector<std::uint32_t>* ids_ = nullptr;
   std::array<Pending, kBatch> batch_;
   std::size_t batched_ = 0;
+  std::array<Missed, kMissed> misses_;
+  std::size_t missed_ = 0;
+  std::array<std::string_view, kMissed> made_;  // the different ones of them
+  std::size_t makes_ = 0;
+  std::array<std::uint8_t, 256> seen_{};  // by hash: one more than the number of one that was missed
+  std::vector<Marked> marked_cuts_;
 };
 
 }  // namespace tokseam

@@ -119,9 +119,23 @@ void test_cuts_that_no_mask_shows_are_marked() {
     std::uint64_t at(std::string_view, std::size_t) const { return 0; }
     bool is_cut(std::string_view text, std::size_t at) const { return text[at] == ' '; }
   };
-  const auto resolve = [](std::string_view segment, std::vector<std::uint32_t>& ids) {
-    ids.push_back(static_cast<std::uint32_t>(segment.size()));
-  };
+  struct Resolve {
+    std::vector<std::uint32_t> made;
+    std::vector<std::size_t> made_ends;
+    void encode(std::string_view segment, std::vector<std::uint32_t>& ids) const {
+      ids.push_back(static_cast<std::uint32_t>(segment.size()));
+    }
+    void resolve(std::span<const std::string_view> segments) {
+      made.clear();
+      made_ends.clear();
+      for (const std::string_view segment : segments) {
+        encode(segment, made);
+        made_ends.push_back(made.size());
+      }
+    }
+    std::span<const std::uint32_t> ids() const { return made; }
+    std::span<const std::size_t> ends() const { return made_ends; }
+  } resolve;
   const auto parts = [](std::string_view text, std::size_t at) { return text[at] == ' '; };
   std::string text;
   for (int word = 0; word < 60; ++word) text += std::string(static_cast<std::size_t>(word % 7), 'a') + ' ';

@@ -1,0 +1,117 @@
+// Texts by their segments, against the same one segment at a time: whatever is in the cache, wherever marks are asked
+// for, however many segments are unknown at once.
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "check.hpp"
+#include "segment_cache.hpp"
+#include "segments.hpp"
+
+namespace {
+
+using namespace tokseam;
+using tokseam::test::Case;
+
+// A segment begins at each '|'.
+struct BarMasks {
+  std::uint64_t at(std::string_view text, std::size_t at) const {
+    std::uint64_t mask = 0;
+    for (std::size_t i = 0; i < 64 && at + i < text.size(); ++i)
+      if (at + i > 0 && text[at + i] == '|') mask |= std::uint64_t{1} << i;
+    return mask;
+  }
+  bool is_cut(std::string_view text, std::size_t at) const { return text[at] == '|'; }
+};
+
+// So many ids that entries hold them, need their ring, or are none at all.
+void ids_of(std::string_view segment, std::vector<std::uint32_t>& ids) {
+  std::uint32_t sum = 17;
+  for (const char c : segment) sum = sum * 31 + static_cast<unsigned char>(c);
+  const std::size_t count = sum % 9 == 0 ? segment.size() : sum % 9 - 1;
+  for (std::size_t i = 0; i < count; ++i) ids.push_back(sum + static_cast<std::uint32_t>(i));
+}
+
+struct Resolve {
+  std::vector<std::uint32_t> made;
+  std::vector<std::size_t> made_ends;
+  std::size_t resolved = 0, most = 0;
+  void encode(std::string_view segment, std::vector<std::uint32_t>& ids) { ids_of(segment, ids); }
+  void resolve(std::span<const std::string_view> segments) {
+    made.clear();
+    made_ends.clear();
+    for (const std::string_view segment : segments) {
+      ids_of(segment, made);
+      made_ends.push_back(made.size());
+    }
+    resolved += segments.size();
+    most = std::max(most, segments.size());
+  }
+  std::span<const std::uint32_t> ids() const { return made; }
+  std::span<const std::size_t> ends() const { return made_ends; }
+};
+
+std::string draw_text(std::mt19937& random, std::size_t segments, std::size_t alphabet) {
+  std::string text;
+  for (std::size_t i = 0; i < segments; ++i) {
+    if (i > 0) text += '|';
+    // Short, long and huge ones, and such as no cache takes.
+    const std::size_t kind = random() % 64;
+    const std::size_t most = kind < 48 ? 6 : kind < 58 ? 20 : kind < 63 ? 130 : 5000;
+    for (std::size_t size = random() % most; size > 0; --size) text += static_cast<char>('a' + random() % alphabet);
+  }
+  return text;
+}
+
+void test_as_one_by_one() {
+  std::mt19937 random(11);
+  const auto parts = [](std::string_view text, std::size_t at) { return text[at] == '|'; };
+  SegmentCache cache;
+  Resolve resolve;
+  for (int round = 0; round < 600; ++round) {
+    const std::string text = draw_text(random, 1 + random() % 700, 1 + random() % 20);
+    std::vector<std::size_t> bars, cuts;
+    for (std::size_t at = 1; at < text.size(); ++at)
+      if (text[at] == '|') bars.push_back(at);
+    const std::size_t share = random() % 5;  // of bars that are to get a mark
+    for (const std::size_t bar : bars)
+      if (random() % 4 < share) cuts.push_back(bar);
+
+    std::vector<std::uint32_t> expected;
+    std::vector<std::size_t> expected_marks;
+    std::size_t begin = 0, cut = 0;
+    for (std::size_t k = 0; k <= bars.size(); ++k) {
+      const std::size_t end = k < bars.size() ? bars[k] : text.size();
+      if (end > begin) ids_of(std::string_view(text).substr(begin, end - begin), expected);
+      if (cut < cuts.size() && cuts[cut] == end) expected_marks.push_back(expected.size()), ++cut;
+      begin = end;
+    }
+
+    const bool anew = random() % 8 == 0;
+    SegmentCache other;
+    std::vector<std::size_t> marks(cuts.size(), kNoMark);
+    std::vector<std::uint32_t> ids;
+    SegmentEncoder(BarMasks{}, anew ? other : cache, random() % 2 == 0, resolve, parts)
+        .encode(text, 0, cuts, marks.data(), ids);
+    CHECK(ids == expected, "ids that differ");
+    CHECK(marks == expected_marks, "marks that differ");
+  }
+  CHECK(resolve.most > 64, "many unknown at once");
+
+  // What is kept is not asked for again.
+  const std::string text = draw_text(random, 500, 3);
+  std::vector<std::uint32_t> first, second;
+  SegmentCache fresh;
+  SegmentEncoder(BarMasks{}, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, first);
+  const std::size_t before = resolve.resolved;
+  SegmentEncoder(BarMasks{}, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, second);
+  CHECK(first == second, "the same text twice");
+  CHECK(resolve.resolved - before < 25, "nearly all is kept");
+}
+
+}  // namespace
+
+int main() { return tokseam::test::run({{"as one by one", test_as_one_by_one}}); }
