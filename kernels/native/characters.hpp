@@ -17,6 +17,7 @@
 #include "cuts.hpp"
 #include "flat_map.hpp"
 #include "image.hpp"
+#include "pair_sieve.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
@@ -55,7 +56,7 @@ class Characters {
     writer.add(Section::character_settings,
                std::vector<std::uint32_t>{tables.replaced, tables.replacement, tables.marker,
                                           static_cast<std::uint32_t>(tables.prefix), tables.split_at_marker});
-    FlatSet::write(writer, Section::joined, tables.joined);
+    PairSieve::write(writer, Section::joined, tables.joined);
     FlatSet::write(writer, Section::never_after, keys(tables.never_after));
     FlatSet::write(writer, Section::never_before, keys(tables.never_before));
     FlatMap::write(writer, Section::characters, Section::character_ids, keys(tables.characters), tables.character_ids);
@@ -168,7 +169,7 @@ class Characters {
   std::uint32_t normal(std::uint32_t point) const { return point == replaced_ ? replacement_ : point; }
 
   bool joined(std::uint32_t before, std::uint32_t here) const {
-    return joined_.contains(static_cast<std::uint64_t>(before) << 32 | here);
+    return joined_.may_contain(PairSieve::key(before, here));
   }
   bool cut(std::uint32_t before, std::uint32_t here) const {
     return !joined(before, here) && !never_after_.contains(before) && !never_before_.contains(here);
@@ -177,7 +178,8 @@ class Characters {
   std::uint32_t replaced_, replacement_, marker_;
   Prefix prefix_;
   bool split_at_marker_;
-  FlatSet joined_, never_after_, never_before_;
+  PairSieve joined_;
+  FlatSet never_after_, never_before_;
   FlatMap character_ids_;
   std::span<const std::uint32_t> byte_tokens_;
   FlatMap byte_of_;

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "flat_map.hpp"
 #include "image.hpp"
+#include "pair_sieve.hpp"
 #include "utf8.hpp"
 
 namespace tokseam {
@@ -33,17 +33,17 @@ class Crossings {
         const bool whole_before = is_lead(entry[before]) && before + utf8_width(entry[before]) == at;
         if (whole_before && at + utf8_width(entry[at]) <= entry.size() && utf8::valid(entry.substr(before, at - before)) &&
             utf8::valid(entry.substr(at, utf8_width(entry[at]))))
-          pairs.push_back(key(utf8_decode(entry.data() + before), utf8_decode(entry.data() + at)));
+          pairs.push_back(PairSieve::key(utf8_decode(entry.data() + before), utf8_decode(entry.data() + at)));
         else  // a part of a character: every one that it may be a part of
           fragments[fragment(entry[at - 1], entry[at])] = 1;
       }
     for (const std::string_view entry : whole_only) {
       if (!utf8::valid(entry) || entry.empty()) continue;  // no part is one
-      edges.push_back(key(kEdge, utf8_decode(entry.data())));
-      edges.push_back(key(utf8_decode(entry.data() + utf8_before(entry, entry.size())), kEdge));
+      edges.push_back(PairSieve::key(kEdge, utf8_decode(entry.data())));
+      edges.push_back(PairSieve::key(utf8_decode(entry.data() + utf8_before(entry, entry.size())), kEdge));
     }
-    FlatSet::write(writer, Section::crossed, pairs);
-    FlatSet::write(writer, Section::crossed_edges, edges);
+    PairSieve::write(writer, Section::crossed, pairs);
+    PairSieve::write(writer, Section::crossed_edges, edges);
     writer.add(Section::crossed_fragments, fragments);
   }
 
@@ -54,25 +54,22 @@ class Crossings {
 
   // Whether a merge may cross the place at `text`, between `before` and `behind`, both beyond ASCII.
   bool possible(const char* text, std::uint32_t before, std::uint32_t behind) const {
-    return fragments_[fragment(*(text - 1), *text)] != 0 || pairs_.contains(key(before, behind)) ||
-           edges_.contains(key(before, kEdge)) || edges_.contains(key(kEdge, behind));
+    return fragments_[fragment(*(text - 1), *text)] != 0 || pairs_.may_contain(PairSieve::key(before, behind)) ||
+           edges_.may_contain(PairSieve::key(before, kEdge)) || edges_.may_contain(PairSieve::key(kEdge, behind));
   }
 
  private:
   static constexpr std::size_t kFragments = 64 * 64;
-  static constexpr std::uint32_t kEdge = 0xFFFFFFFE;  // no code point, and no key that has it is FlatSet's free one
+  static constexpr std::uint32_t kEdge = 0xFFFFFFFF;  // no code point
 
   static bool is_beyond_ascii(char byte) { return static_cast<unsigned char>(byte) >= 0x80; }
   static bool is_lead(char byte) { return static_cast<unsigned char>(byte) >= 0xC0; }
-  static std::uint64_t key(std::uint32_t before, std::uint32_t behind) {
-    return static_cast<std::uint64_t>(before) << 32 | behind;
-  }
   // By the last byte of the character before (10xxxxxx), and the first one of that behind (11xxxxxx).
   static std::size_t fragment(char last, char first) {
     return static_cast<std::size_t>(last & 0x3F) << 6 | static_cast<std::size_t>(first & 0x3F);
   }
 
-  FlatSet pairs_, edges_;
+  PairSieve pairs_, edges_;
   std::span<const std::uint8_t> fragments_;
 };
 

@@ -20,6 +20,7 @@
 #include "characters.hpp"
 #include "chunk_engine.hpp"
 #include "classes.hpp"
+#include "close_numbers.hpp"
 #include "code_points.hpp"
 #include "crossings.hpp"
 #include "cut_masks.hpp"
@@ -58,7 +59,7 @@ class Encoder {
         bpe_(image_),
         whole_(image_),
         space_in_front_(image_.get_sized<std::uint32_t>(Section::settings, 1)[0] != 0),
-        lengths_(image_.get<std::uint32_t>(Section::lengths)),
+        lengths_(image_, Section::lengths),
         raw_tokens_(image_, kRawLiterals),
         normalized_tokens_(image_, kNormalizedLiterals),
         surroundings_(image_) {
@@ -505,7 +506,7 @@ class Encoder {
   Bpe bpe_;
   Vocabulary whole_;
   bool space_in_front_;
-  std::span<const std::uint32_t> lengths_;
+  CloseNumbers lengths_;
   AddedTokens raw_tokens_;         // looked for before normalization
   AddedTokens normalized_tokens_;  // looked for after it
   Surroundings surroundings_;

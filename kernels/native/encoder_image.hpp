@@ -16,6 +16,7 @@
 #include "bpe.hpp"
 #include "characters.hpp"
 #include "classes.hpp"
+#include "close_numbers.hpp"
 #include "crossings.hpp"
 #include "encoder.hpp"
 #include "image.hpp"
@@ -93,7 +94,7 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   }
   Vocabulary::write(writer, whole);
   if (!tables.characters) Crossings::write(writer, all, whole_only);
-  writer.add(Section::lengths, lengths);
+  CloseNumbers::write(writer, Section::lengths, lengths);
 }
 
 inline void write_stages(ImageWriter& writer, Section section, const std::vector<StageTable>& stages,

@@ -27,7 +27,7 @@
 namespace tokseam {
 
 // Bumped whenever the layout or the meaning of any section changes.
-inline constexpr std::uint32_t kImageFormat = 2;
+inline constexpr std::uint32_t kImageFormat = 3;
 
 // A section's number is part of the format. Some come several times, told apart by an index.
 enum class Section : std::uint32_t {
@@ -48,9 +48,9 @@ enum class Section : std::uint32_t {
   byte_classes,
   byte_ids,
   lengths,
+  vocabulary_settings,
   vocabulary_slots,
   vocabulary_entries,
-  vocabulary_bytes,
   whole_segments,
   merges,
   merge_settings,

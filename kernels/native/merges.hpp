@@ -11,8 +11,10 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "close_numbers.hpp"
 #include "hash.hpp"
 #include "image.hpp"
 #include "vocabulary.hpp"
@@ -21,12 +23,16 @@ namespace tokseam {
 
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 
-// (left id, right id) -> rank, as a flat hash table of 8 bytes a slot; rank -> merged id, as an array; in an image.
+// (left id, right id) -> rank, as a flat hash table of 6 bytes a slot; rank -> merged id, as an array; in an image.
+//
+// The hash is one to one, so it stands for the pair. Its high bits say where a search begins, its low ones lie in the
+// slot above the rank. Two pairs with the same low bits begin so far apart that no run of taken slots reaches from the
+// one place to the other (`write` sees to that): a search that meets its own low bits has found its own pair.
 class Merges {
  public:
   // quads: left, right, rank, merged id; repeated. Of one pair the last one counts, as in the reference. byte_ids: the
-  // symbol of each byte, kNoId where there is none. Throws std::invalid_argument where ids and ranks do not fit a slot
-  // together, or one rank makes two tokens.
+  // symbol of each byte, kNoId where there is none. Throws std::invalid_argument where no table of bearable size holds
+  // them, or one rank makes two tokens.
   static void write(ImageWriter& writer, std::span<const std::uint32_t> quads, std::span<const std::uint32_t> byte_ids) {
     const std::size_t count = quads.size() / 4;
     std::uint32_t max_id = 1, max_rank = 1;
@@ -34,48 +40,51 @@ class Merges {
       max_id = std::max({max_id, quads[4 * i], quads[4 * i + 1]});
       max_rank = std::max(max_rank, quads[4 * i + 2]);
     }
-    // One more than the largest rank, so that a free slot (all ones) is no pair's.
-    const int rank_bits = static_cast<int>(std::bit_width(max_rank + std::uint64_t{1}));
-    const int id_bits = static_cast<int>(std::bit_width(max_id));
-    if (rank_bits + 2 * id_bits > 64 || rank_bits > kMaxRankBits)
-      throw std::invalid_argument("merges: too many of them for their table");
-    std::vector<std::uint64_t> slots(count + count / 2 + kSparePlaces, kFree);
     std::vector<std::uint32_t> merged(std::size_t{max_rank} + 1, kNoId);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t rank = quads[4 * i + 2], id = quads[4 * i + 3];
       if (merged[rank] != kNoId && merged[rank] != id) throw std::invalid_argument("merges: one rank, two tokens");
       merged[rank] = id;
-      const std::uint64_t key = static_cast<std::uint64_t>(quads[4 * i]) << id_bits | quads[4 * i + 1];
-      std::size_t at = first_place(key, slots.size());
-      while (slots[at] != kFree && slots[at] >> rank_bits != key) at = at + 1 == slots.size() ? 0 : at + 1;
-      slots[at] = key << rank_bits | rank;
     }
-    writer.add(Section::merges, slots);
-    writer.add(Section::merge_settings, std::vector<std::int32_t>{rank_bits, id_bits});
-    writer.add(Section::merged_ids, merged);
-    const Merges made(slots, merged, rank_bits, id_bits);
+    // One more than the largest rank, so that a free slot (all ones) is no pair's.
+    const int rank_bits = static_cast<int>(std::bit_width(max_rank + std::uint64_t{1}));
+    const int id_bits = static_cast<int>(std::bit_width(max_id));
+    constexpr const char* kTooMany = "merges: too many for their table";
+    if (rank_bits > kMaxRankBits || id_bits > kMaxIdBits) throw std::invalid_argument(kTooMany);
+    Merges made;
+    std::vector<std::byte> slots;
+    std::size_t places = count + count * 2 / 3 + kSparePlaces;
+    const std::size_t most = places * kMostGrowth;
+    for (; !made.fill(slots, quads, places, rank_bits, id_bits); places *= 2)
+      if (places >= most) throw std::invalid_argument(kTooMany);
     std::vector<std::uint32_t> pairs(kBytePairs, kNoRank);
     for (std::size_t pair = 0; pair < kBytePairs; ++pair) {
       const std::uint32_t left = byte_ids[pair >> 8], right = byte_ids[pair & 0xFF];
       if (left != kNoId && right != kNoId) pairs[pair] = made.find(left, right);
     }
+    writer.add(Section::merges, slots);
+    writer.add(Section::merge_settings, std::vector<std::int32_t>{rank_bits, id_bits});
+    CloseNumbers::write(writer, Section::merged_ids, merged);
     writer.add(Section::byte_pairs, pairs);
   }
 
   explicit Merges(const Image& image)
-      : Merges(image.get<std::uint64_t>(Section::merges), image.get<std::uint32_t>(Section::merged_ids),
-               image.get_sized<std::int32_t>(Section::merge_settings, 2)[0],
-               image.get_sized<std::int32_t>(Section::merge_settings, 2)[1]) {
-    byte_ids_ = image.get_sized<std::uint32_t>(Section::byte_ids, 256);
-    byte_pairs_ = image.get_sized<std::uint32_t>(Section::byte_pairs, kBytePairs);
-    Image::require(rank_bits_ > 0 && rank_bits_ <= kMaxRankBits && id_bits_ > 0 && rank_bits_ + 2 * id_bits_ <= 64,
+      : merged_(image, Section::merged_ids),
+        byte_ids_(image.get_sized<std::uint32_t>(Section::byte_ids, 256)),
+        byte_pairs_(image.get_sized<std::uint32_t>(Section::byte_pairs, kBytePairs)) {
+    const auto settings = image.get_sized<std::int32_t>(Section::merge_settings, 2);
+    Image::require(settings[0] > 0 && settings[0] <= kMaxRankBits && settings[1] > 0 && settings[1] <= kMaxIdBits,
                    Section::merge_settings);
-    bool ends = false;
-    for (const std::uint64_t slot : slots_) {
-      ends = ends || slot == kFree;
-      Image::require(slot == kFree || (slot & rank_mask_) < merged_.size(), Section::merges);
+    const auto slots = image.get<std::byte>(Section::merges);
+    Image::require(slots.size() >= kPadding && (slots.size() - kPadding) % kSlotBytes == 0, Section::merges);
+    set_layout(slots, settings[0], settings[1]);
+    bool ends = false, known = true;
+    for (std::size_t at = 0; at < places_; ++at) {
+      const std::uint64_t slot = slot_at(at);
+      ends |= slot == kFree;
+      known &= slot == kFree || (slot & rank_mask_) < merged_.size();
     }
-    Image::require(ends, Section::merges);
+    Image::require(ends && known, Section::merges);
     for (const std::uint32_t rank : byte_pairs_)
       Image::require(rank == kNoRank || rank < merged_.size(), Section::byte_pairs);
     every_byte_ = std::ranges::find(byte_ids_, kNoId) == byte_ids_.end();
@@ -84,19 +93,18 @@ class Merges {
   // The rank of a pair, or kNoRank.
   std::uint32_t find(std::uint32_t left, std::uint32_t right) const {
     if ((left | right) >> id_bits_ != 0) return kNoRank;
-    const std::uint64_t key = static_cast<std::uint64_t>(left) << id_bits_ | right;
-    for (std::size_t at = first_place(key, slots_.size());;) {
-      const std::uint64_t slot = slots_[at];
-      if (slot >> rank_bits_ == key) return static_cast<std::uint32_t>(slot & rank_mask_);
+    const std::uint64_t hash = hash_of(left, right), wanted = low_bits(hash);
+    for (std::size_t at = place_of(hash, places_);;) {
+      const std::uint64_t slot = slot_at(at);
       if (slot == kFree) return kNoRank;
-      if (++at == slots_.size()) at = 0;
+      if ((slot ^ wanted) <= rank_mask_) return static_cast<std::uint32_t>(slot ^ wanted);
+      if (++at == places_) at = 0;
     }
   }
 
   // So that find() has it near.
   void prefetch(std::uint32_t left, std::uint32_t right) const {
-    const std::uint64_t key = static_cast<std::uint64_t>(left) << id_bits_ | right;
-    __builtin_prefetch(slots_.data() + first_place(key, slots_.size()));
+    __builtin_prefetch(slots_.data() + place_of(hash_of(left, right), places_) * kSlotBytes);
   }
 
   // The token that the merge of this rank, which is one, makes.
@@ -165,25 +173,77 @@ class Merges {
 
  private:
   static constexpr std::size_t kSparePlaces = 8;
+  static constexpr std::size_t kMostGrowth = 16;  // of the table, for pairs that lie too close in a smaller one
   static constexpr std::size_t kBytePairs = 65536;
   static constexpr int kMaxRankBits = 26;  // a rank and a place in a lane fit 32 bits (merge_lanes.hpp)
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+  static constexpr int kMaxIdBits = 31;
+  static constexpr std::size_t kSlotBytes = 6;
+  static constexpr std::size_t kPadding = 8 - kSlotBytes;  // behind the last slot, for it is read as 8 bytes
+  static constexpr std::uint64_t kFree = (std::uint64_t{1} << 8 * kSlotBytes) - 1;
 
-  Merges(std::span<const std::uint64_t> slots, std::span<const std::uint32_t> merged, int rank_bits, int id_bits)
-      : slots_(slots),
-        merged_(merged),
-        rank_mask_((std::uint64_t{1} << (rank_bits & 63)) - 1),
-        rank_bits_(rank_bits),
-        id_bits_(id_bits) {}
+  Merges() = default;
 
-  static std::size_t first_place(std::uint64_t key, std::size_t slots) { return place_of(key * kOdd1, slots); }
+  void set_layout(std::span<const std::byte> slots, int rank_bits, int id_bits) {
+    slots_ = slots;
+    places_ = (slots.size() - kPadding) / kSlotBytes;
+    rank_bits_ = rank_bits;
+    rank_mask_ = (std::uint64_t{1} << rank_bits) - 1;
+    id_bits_ = id_bits;
+    left_shift_ = 64 - id_bits;
+    right_shift_ = 64 - 2 * id_bits;
+  }
 
-  std::span<const std::uint64_t> slots_;       // key << rank_bits_ | rank; two thirds full, so that every probe ends
-  std::span<const std::uint32_t> merged_;      // by rank
+  // One to one: the two ids stand at the upper end of the word, and an odd factor has an inverse.
+  std::uint64_t hash_of(std::uint32_t left, std::uint32_t right) const {
+    return (static_cast<std::uint64_t>(left) << left_shift_ | static_cast<std::uint64_t>(right) << right_shift_) * kOdd1;
+  }
+  // What of a hash lies in a slot, above the rank.
+  std::uint64_t low_bits(std::uint64_t hash) const { return hash >> right_shift_ << rank_bits_ & kFree; }
+
+  std::uint64_t slot_at(std::size_t at) const {
+    std::uint64_t bytes;
+    // SAFETY: at < places_, and kPadding stands behind the last slot.
+    std::memcpy(&bytes, slots_.data() + at * kSlotBytes, sizeof(bytes));
+    return bytes & kFree;
+  }
+
+  // Whether the pairs fit so many places. `slots` is what this table looks into from then on.
+  bool fill(std::vector<std::byte>& slots, std::span<const std::uint32_t> quads, std::size_t places, int rank_bits,
+            int id_bits) {
+    slots.assign(places * kSlotBytes + kPadding, std::byte{0xFF});
+    set_layout(slots, rank_bits, id_bits);
+    for (std::size_t i = 0; i < quads.size(); i += 4) {
+      const std::uint64_t hash = hash_of(quads[i], quads[i + 1]), wanted = low_bits(hash);
+      std::size_t at = place_of(hash, places);
+      while (slot_at(at) != kFree && (slot_at(at) ^ wanted) > rank_mask_) at = at + 1 == places ? 0 : at + 1;
+      const std::uint64_t slot = wanted | quads[i + 2];
+      std::memcpy(slots.data() + at * kSlotBytes, &slot, kSlotBytes);
+    }
+    const int high_bits = 2 * id_bits + rank_bits - static_cast<int>(8 * kSlotBytes);
+    if (high_bits <= 0) return true;  // all of the hash lies in the slot
+    return high_bits < 32 && longest_run() < places >> high_bits;
+  }
+
+  // The most taken slots side by side, at least; where the last ones and the first ones meet, their sum.
+  std::size_t longest_run() const {
+    std::size_t run = 0, longest = 0, first = places_;
+    for (std::size_t at = 0; at < places_; ++at) {
+      run = slot_at(at) == kFree ? 0 : run + 1;
+      if (run == 0) first = std::min(first, at);
+      longest = std::max(longest, run);
+    }
+    return std::max(longest, run + first);
+  }
+
+  // By place: the rank, and above it low bits of the pair's hash. Three fifths full, so that
+  // every probe ends; the lowest ranks, which are looked up most, went in first and stand where their search begins.
+  std::span<const std::byte> slots_;
+  CloseNumbers merged_;                        // by rank
   std::span<const std::uint32_t> byte_ids_;    // by byte
   std::span<const std::uint32_t> byte_pairs_;  // by two bytes: the rank of their symbols' pair
-  std::uint64_t rank_mask_;
-  int rank_bits_, id_bits_;
+  std::size_t places_ = 0;
+  std::uint64_t rank_mask_ = 0;
+  int rank_bits_ = 0, id_bits_ = 0, left_shift_ = 0, right_shift_ = 0;
   bool every_byte_ = false;  // every byte has a symbol
 };
 

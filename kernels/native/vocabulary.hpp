@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -25,52 +26,57 @@ class Vocabulary {
     std::uint32_t id;
   };
 
-  // Of equal keys the first one counts.
+  // Of equal keys the first one counts. Throws std::invalid_argument for more of them than offsets can reach.
   static void write(ImageWriter& writer, std::span<const Entry> entries) {
-    std::vector<Stored> stored;
-    std::vector<char> bytes;
-    std::vector<std::uint32_t> slots(entries.size() + entries.size() / 2 + 2, kFree);
-    const int bits = number_bits(slots.size());
+    std::uint32_t max_id = 1;
+    std::size_t most = 0;
     for (const Entry& entry : entries) {
+      max_id = std::max(max_id, entry.id);
+      most += entry.bytes.size() + 2 * sizeof(std::uint32_t);
+    }
+    const int id_bits = static_cast<int>(std::bit_width(max_id)), offset_bits = static_cast<int>(std::bit_width(most));
+    if (id_bits > kMaxIdBits || offset_bits > kMaxOffsetBits)
+      throw std::invalid_argument("vocabulary: too large for its table");
+    Vocabulary made;
+    made.set_layout(id_bits, offset_bits);
+    std::vector<std::uint32_t> slots(entries.size() + entries.size() * 2 / 3 + 2, kFree);
+    made.slots_ = slots;
+    std::vector<char> stored;
+    stored.reserve(most);
+    for (const Entry& entry : entries) {
+      made.stored_ = stored;
+      if (made.find(entry.bytes) != kNoId) continue;
       const std::uint64_t hash = hash_bytes(entry.bytes);
       std::size_t at = place_of(hash, slots.size());
-      bool known = false;
-      for (; slots[at] != kFree && !known; at = at + 1 == slots.size() ? 0 : at + 1) {
-        const std::uint32_t other = slots[at] & ((std::uint32_t{1} << bits) - 1);
-        const std::size_t end = other + 1 < stored.size() ? stored[other + 1].begin : bytes.size();
-        known = std::string_view(bytes.data() + stored[other].begin, end - stored[other].begin) == entry.bytes;
-      }
-      if (known) continue;
-      slots[at] = tagged(hash, static_cast<std::uint32_t>(stored.size()), bits);
-      stored.push_back({static_cast<std::uint32_t>(bytes.size()), entry.id});
-      bytes.insert(bytes.end(), entry.bytes.begin(), entry.bytes.end());
+      while (slots[at] != kFree) at = at + 1 == slots.size() ? 0 : at + 1;
+      slots[at] = made.slot(hash, stored.size());
+      const auto length = static_cast<std::uint32_t>(entry.bytes.size());
+      append(stored, std::min(length, made.long_) << made.id_bits_ | entry.id);
+      if (length >= made.long_) append(stored, length);
+      stored.insert(stored.end(), entry.bytes.begin(), entry.bytes.end());
     }
-    stored.push_back({static_cast<std::uint32_t>(bytes.size()), kNoId});  // where the last one ends
+    writer.add(Section::vocabulary_settings,
+               std::vector<std::uint32_t>{static_cast<std::uint32_t>(made.id_bits_),
+                                          static_cast<std::uint32_t>(made.offset_bits_)});
     writer.add(Section::vocabulary_slots, slots);
     writer.add(Section::vocabulary_entries, stored);
-    writer.add(Section::vocabulary_bytes, bytes);
   }
 
   explicit Vocabulary(const Image& image)
       : slots_(image.get<std::uint32_t>(Section::vocabulary_slots)),
-        entries_(image.get<Stored>(Section::vocabulary_entries)),
-        bytes_(image.get<char>(Section::vocabulary_bytes)),
-        bits_(number_bits(slots_.size())) {
-    Image::require(!slots_.empty() && bits_ < 32, Section::vocabulary_slots);
-    Image::require(!entries_.empty() && entries_.back().begin <= bytes_.size(), Section::vocabulary_entries);
-    for (std::size_t i = 0; i + 1 < entries_.size(); ++i)
-      Image::require(entries_[i].begin <= entries_[i + 1].begin, Section::vocabulary_entries);
+        stored_(image.get<char>(Section::vocabulary_entries)) {
+    const auto settings = image.get_sized<std::uint32_t>(Section::vocabulary_settings, 2);
+    Image::require(settings[0] > 0 && settings[0] <= kMaxIdBits && settings[1] <= kMaxOffsetBits,
+                   Section::vocabulary_settings);
+    set_layout(static_cast<int>(settings[0]), static_cast<int>(settings[1]));
     bool ends = false;
-    for (const std::uint32_t slot : slots_) {
-      ends = ends || slot == kFree;
-      Image::require(slot == kFree || number(slot) + 1 < entries_.size(), Section::vocabulary_slots);
-    }
+    for (const std::uint32_t slot : slots_) ends = ends || slot == kFree;
     Image::require(ends, Section::vocabulary_slots);
   }
 
   std::uint32_t find(std::string_view bytes) const { return find(bytes, hash_bytes(bytes)); }
 
-  // ids[i] becomes the id of keys[i]. PERF: a look-up waits for memory three times; here many wait together.
+  // ids[i] becomes the id of keys[i]. PERF: a look-up waits for memory twice; here many wait together.
   void find_all(std::span<const std::string_view> keys, std::uint32_t* ids) const {
     constexpr std::size_t kTogether = 32;
     std::array<std::uint64_t, kTogether> hashes;
@@ -80,60 +86,86 @@ class Vocabulary {
         hashes[i] = hash_bytes(keys[i]);
         __builtin_prefetch(slots_.data() + place_of(hashes[i], slots_.size()));
       }
-      for (std::size_t i = 0; i < count; ++i)
-        if (const Stored* entry = likely(hashes[i])) __builtin_prefetch(entry);
-      for (std::size_t i = 0; i < count; ++i)
-        if (const Stored* entry = likely(hashes[i])) __builtin_prefetch(bytes_.data() + entry->begin);
+      for (std::size_t i = 0; i < count; ++i) prefetch_likely(hashes[i]);
       for (std::size_t i = 0; i < count; ++i) *ids++ = find(keys[i], hashes[i]);
     }
   }
 
  private:
-  struct Stored {
-    std::uint32_t begin;  // in the bytes; the entry ends where the next one begins
-    std::uint32_t id;
-  };
-
-  // The first entry whose tag is that of `hash`, or null: where the key is, if it is anywhere, but for few.
-  const Stored* likely(std::uint64_t hash) const {
-    const std::uint32_t tag = tagged(hash, 0, bits_);
+  // So that the first entry is near whose tag is that of `hash`: there the key is, if it is anywhere, but for few.
+  void prefetch_likely(std::uint64_t hash) const {
+    const std::uint32_t tag = slot(hash, 0);
     for (std::size_t at = place_of(hash, slots_.size());;) {
-      const std::uint32_t slot = slots_[at];
-      if (slot == kFree) return nullptr;
-      if ((slot ^ tag) >> bits_ == 0) return entries_.data() + number(slot);
-      if (++at == slots_.size()) at = 0;
-    }
-  }
-
-  std::uint32_t find(std::string_view bytes, std::uint64_t hash) const {
-    const std::uint32_t tag = tagged(hash, 0, bits_);
-    for (std::size_t at = place_of(hash, slots_.size());;) {
-      const std::uint32_t slot = slots_[at];
-      if (slot == kFree) return kNoId;
-      if ((slot ^ tag) >> bits_ == 0) {
-        const Stored* entry = entries_.data() + number(slot);
-        const std::size_t begin = entry[0].begin;
-        if (entry[1].begin - begin == bytes.size() &&
-            std::memcmp(bytes_.data() + begin, bytes.data(), bytes.size()) == 0)
-          return entry->id;
+      const std::uint32_t found = slots_[at];
+      if (found == kFree) return;
+      if ((found ^ tag) >> offset_bits_ == 0) {
+        __builtin_prefetch(stored_.data() + std::min(offset(found), stored_.size()));
+        return;
       }
       if (++at == slots_.size()) at = 0;
     }
   }
 
-  // A slot: the entry's number, and above it as much of the low bits of its hash as there is room for.
-  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
-
-  static int number_bits(std::size_t slots) { return static_cast<int>(std::bit_width(slots)); }
-  static std::uint32_t tagged(std::uint64_t hash, std::uint32_t number, int bits) {
-    return static_cast<std::uint32_t>(hash) << bits | number;
+  std::uint32_t find(std::string_view bytes, std::uint64_t hash) const {
+    const std::uint32_t tag = slot(hash, 0);
+    for (std::size_t at = place_of(hash, slots_.size());;) {
+      const std::uint32_t found = slots_[at];
+      if (found == kFree) return kNoId;
+      if ((found ^ tag) >> offset_bits_ == 0 && is(offset(found), bytes)) return head(offset(found)) & id_mask_;
+      if (++at == slots_.size()) at = 0;
+    }
   }
-  std::uint32_t number(std::uint32_t slot) const { return slot & ((std::uint32_t{1} << bits_) - 1); }
 
-  std::span<const std::uint32_t> slots_;  // at most two thirds full, so every probe ends
-  std::span<const Stored> entries_;       // and one more behind the last
-  std::span<const char> bytes_;
-  int bits_;
+  // A slot: the offset of its entry, and above it as much of the low bits of its hash as there is room for.
+  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
+  static constexpr int kMaxIdBits = 31;
+  static constexpr int kMaxOffsetBits = 28;  // leaves a few bits of the hash
+
+  Vocabulary() = default;
+
+  void set_layout(int id_bits, int offset_bits) {
+    id_bits_ = id_bits;
+    offset_bits_ = offset_bits;
+    id_mask_ = (std::uint32_t{1} << id_bits) - 1;
+    long_ = 0xFFFFFFFF >> id_bits;
+  }
+
+  std::uint32_t slot(std::uint64_t hash, std::size_t offset) const {
+    return static_cast<std::uint32_t>(hash) << offset_bits_ | static_cast<std::uint32_t>(offset);
+  }
+  std::size_t offset(std::uint32_t slot) const { return slot & ((std::uint32_t{1} << offset_bits_) - 1); }
+  std::uint32_t head(std::size_t offset) const {
+    return static_cast<std::uint32_t>(detail::load4(stored_.data() + offset));
+  }
+
+  // Whether the entry at `offset` is `bytes`.
+  bool is(std::size_t offset, std::string_view bytes) const {
+    // SAFETY: an image may lie about where its entries are and how long, so both are held against where it ends.
+    constexpr std::size_t kWord = sizeof(std::uint32_t);
+    if (offset + kWord > stored_.size()) return false;
+    std::size_t at = offset + kWord;
+    const std::uint32_t length = head(offset) >> id_bits_;
+    if (length == long_) {
+      if (at + kWord > stored_.size() || head(at) != bytes.size()) return false;
+      at += kWord;
+    } else if (length != bytes.size()) {
+      return false;
+    }
+    return bytes.size() <= stored_.size() - at && std::memcmp(stored_.data() + at, bytes.data(), bytes.size()) == 0;
+  }
+
+  static void append(std::vector<char>& stored, std::uint32_t word) {
+    std::array<char, sizeof(word)> bytes;
+    std::memcpy(bytes.data(), &word, sizeof(word));
+    stored.insert(stored.end(), bytes.begin(), bytes.end());
+  }
+
+  std::span<const std::uint32_t> slots_;  // at most three fifths full, so every probe ends
+  // One entry behind the other: a word with the id and, above it, the length; where that is long_, the length in a word
+  // of its own; the bytes. PERF: what a lookup needs lies together.
+  std::span<const char> stored_;
+  int id_bits_ = 0, offset_bits_ = 0;
+  std::uint32_t id_mask_ = 0, long_ = 0;
 };
 
 }  // namespace tokseam

@@ -1,0 +1,151 @@
+// The tables that most of an image is: each against the plain containers of the standard library.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check.hpp"
+#include "close_numbers.hpp"
+#include "image.hpp"
+#include "merges.hpp"
+#include "pair_sieve.hpp"
+#include "vocabulary.hpp"
+
+using namespace tokseam;
+
+namespace {
+
+void test_close_numbers() {
+  std::mt19937 random(3);
+  for (const std::size_t count : {0, 1, 63, 64, 65, 5000}) {
+    for (const std::uint32_t spread : {1U, 255U, 256U, 100'000U, 0xFFFFFFFFU}) {
+      std::vector<std::uint32_t> values;
+      for (std::size_t i = 0; i < count; ++i)
+        values.push_back(random() % 50 == 0 ? static_cast<std::uint32_t>(random())
+                                            : static_cast<std::uint32_t>(i / 3 + random() % spread));
+      if (count > 2) values[1] = kNoId, values[2] = 0;
+      ImageWriter writer;
+      CloseNumbers::write(writer, Section::lengths, values);
+      const Image image = writer.finish();
+      const CloseNumbers numbers(image, Section::lengths);
+      CHECK(numbers.size() == count, "");
+      for (std::size_t i = 0; i < count; ++i) CHECK(numbers[i] == values[i], "");
+    }
+  }
+}
+
+void test_close_numbers_take_a_byte_each() {
+  std::vector<std::uint32_t> values;
+  for (std::uint32_t i = 0; i < 64'000; ++i) values.push_back(1000 + i / 3);
+  ImageWriter writer;
+  CloseNumbers::write(writer, Section::lengths, values);
+  CHECK(writer.finish().bytes().size() < 70'000, "");
+}
+
+void test_a_sieve_never_denies() {
+  std::mt19937_64 random(4);
+  std::vector<std::uint64_t> keys;
+  for (int i = 0; i < 50'000; ++i)
+    keys.push_back(PairSieve::key(0x4E00 + static_cast<std::uint32_t>(random() % 2000),
+                                  0x4E00 + static_cast<std::uint32_t>(random() % 2000)));
+  ImageWriter writer;
+  PairSieve::write(writer, Section::crossed, keys);
+  PairSieve::write(writer, Section::joined, {});
+  const Image image = writer.finish();
+  const PairSieve sieve(image, Section::crossed), none(image, Section::joined);
+  const std::set<std::uint64_t> held(keys.begin(), keys.end());
+  for (const std::uint64_t key : keys) CHECK(sieve.may_contain(key) && !none.may_contain(key), "");
+  std::size_t wrong = 0, asked = 0;
+  for (std::uint32_t before = 0x4E00; before < 0x4E00 + 2000; ++before)
+    for (std::uint32_t behind = 0x4E00; behind < 0x4E00 + 2000; behind += 3, ++asked)
+      wrong += sieve.may_contain(PairSieve::key(before, behind)) && held.count(PairSieve::key(before, behind)) == 0;
+  CHECK(wrong * 5'000 < asked, "few answers are wrong");
+}
+
+void test_vocabulary() {
+  std::mt19937 random(5);
+  std::vector<std::string> names = {"", "a", std::string(300, 'x'), std::string(100'000, 'y')};
+  for (int i = 0; i < 4000; ++i) {
+    std::string name;
+    for (std::size_t n = random() % 12; n > 0; --n) name += static_cast<char>('a' + random() % 3);
+    names.push_back(name);
+  }
+  for (const std::uint32_t step : {1U, 1U << 12, 1U << 18}) {  // of ids: a length gets the bits that they leave
+    std::vector<Vocabulary::Entry> entries;
+    std::map<std::string, std::uint32_t> expected;
+    for (std::uint32_t i = 0; i < names.size(); ++i) {
+      entries.push_back({names[i], i * step});
+      expected.try_emplace(names[i], i * step);  // the first one counts
+    }
+    ImageWriter writer;
+    Vocabulary::write(writer, entries);
+    const Image image = writer.finish();
+    const Vocabulary vocabulary(image);
+    for (const auto& [name, id] : expected) {
+      CHECK(vocabulary.find(name) == id, "");
+      for (const std::string& other : {name + "b", name + std::string(500, 'x'), name.substr(0, name.size() / 2)})
+        CHECK(vocabulary.find(other) == (expected.count(other) ? expected[other] : kNoId), "");
+    }
+  }
+  ImageWriter writer;
+  CHECK_THROWS(std::invalid_argument, Vocabulary::write(writer, std::vector<Vocabulary::Entry>{{"a", 1U << 31}}));
+}
+
+using Pairs = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;
+
+// Writes pairs of ids below `ids`, and compares what is found for each, and for many others.
+void check_merges(std::uint32_t ids, std::uint32_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint32_t> quads, byte_ids(256);
+  Pairs expected;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    const auto left = static_cast<std::uint32_t>(random() % ids), right = static_cast<std::uint32_t>(random() % ids);
+    quads.insert(quads.end(), {left, right, rank, rank / 2});
+    expected[{left, right}] = rank;  // the last one counts
+  }
+  for (std::uint32_t b = 0; b < 256; ++b) byte_ids[b] = b;
+  ImageWriter writer;
+  Merges::write(writer, quads, byte_ids);
+  writer.add(Section::byte_ids, byte_ids);
+  const Image image = writer.finish();
+  const Merges merges(image);
+  for (const auto& [pair, rank] : expected) {
+    const auto [left, right] = pair;
+    const Merge found = merges.merge(left, right);
+    CHECK(found.rank == rank && found.id == rank / 2, "");
+    const std::array<std::pair<std::uint32_t, std::uint32_t>, 4> others{
+        {{right, left}, {left + 1, right}, {left, right + ids}, {left ^ 64, right ^ 1}}};
+    for (const auto& [a, b] : others) {
+      const auto other = expected.find({a, b});
+      CHECK(merges.find(a, b) == (other == expected.end() ? kNoRank : other->second), "");
+    }
+  }
+}
+
+void test_merges() {
+  check_merges(4, 3, 1);
+  check_merges(300, 20'000, 2);          // every pair's hash in full
+  check_merges(200'000, 60'000, 3);      // part of it
+  check_merges(4'000'000, 60'000, 4);    // so little that the table has to be larger
+  check_merges(1U << 22, 40, 5);
+  ImageWriter writer;
+  const std::vector<std::uint32_t> byte_ids(256, kNoId);
+  const std::vector<std::vector<std::uint32_t>> unfit = {
+      {1, 2, 0, 3, 2, 1, 0, 4}, {1, 2, 1U << 26, 3}, {1, 1U << 31, 0, 3}, {1, 1U << 30, 0, 3}};
+  for (const auto& quads : unfit) CHECK_THROWS(std::invalid_argument, Merges::write(writer, quads, byte_ids));
+}
+
+}  // namespace
+
+int main() {
+  return test::run({{"close numbers", test_close_numbers},
+                    {"close numbers take a byte each", test_close_numbers_take_a_byte_each},
+                    {"a sieve never denies", test_a_sieve_never_denies},
+                    {"vocabulary", test_vocabulary},
+                    {"merges", test_merges}});
+}
