@@ -32,7 +32,8 @@ class MergeLanes {
           ++i;
           continue;
         }
-        for (std::size_t k = 0, at = 0; k < lane.left; ++k, at = lane.next[at]) lane.symbols[k] = lane.symbols[at];
+        std::size_t at = 0;
+        for (std::size_t k = 0; k < lane.left; ++k) lane.symbols[k] = lane.symbols[at = lane.next[at]];
         done(lane.piece, lane.symbols.data(), lane.left);
         if (next < pieces)
           begin(lane, next++, start);
@@ -45,15 +46,17 @@ class MergeLanes {
  private:
   // PERF: so many that a slot has come from the farthest cache until it is a lane's turn again.
   static constexpr std::size_t kLanes = 12;
-  static constexpr std::size_t kNothing = ~std::size_t{0};
+  static constexpr std::size_t kBlock = 8;  // keys compared at once
 
-  // Symbols stay where they are; next[i] and previous[i] lead to the ones that are left. keys[i]: the rank of the pair
-  // that begins at i above its place, so that the least one is the lowest rank's leftmost.
+  // Symbols stay where they are, at 1 .. size; next[i] and previous[i] lead to the ones that are left, and to one at
+  // either end that merges with none: PERF: so that no step has to ask whether it is at an end. keys[i]: the rank of the
+  // pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoRank beyond the last.
   struct Lane {
-    std::array<std::uint32_t, kMostSymbols + 4> symbols, keys;
-    std::array<std::uint8_t, kMostSymbols + 1> next, previous;
+    std::array<std::uint32_t, kMostSymbols + 2> symbols;
+    std::array<std::uint32_t, kMostSymbols + 2 * kBlock> keys;
+    std::array<std::uint8_t, kMostSymbols + 2> next, previous;
     std::size_t size, left, piece;
-    std::size_t merged;  // the place whose pairs are to be looked up, or kNothing
+    std::size_t merged;  // the place whose pairs are to be looked up
   };
 
   static std::uint32_t key_of(std::uint32_t rank, std::size_t place) {
@@ -62,48 +65,44 @@ class MergeLanes {
 
   template <class Start>
   static void begin(Lane& lane, std::size_t piece, Start&& start) {
-    lane.piece = piece;
-    lane.size = lane.left = start(piece, lane.symbols.data(), lane.keys.data());
-    lane.merged = kNothing;
-    for (std::size_t i = 0; i + 1 < lane.size; ++i) lane.keys[i] = key_of(lane.keys[i], i);
-    for (std::size_t i = 0; i < lane.size; ++i) {
-      lane.next[i] = static_cast<std::uint8_t>(i + 1);
-      lane.previous[i + 1] = static_cast<std::uint8_t>(i);
+    auto& [symbols, keys, next, previous, size, left, number, merged] = lane;
+    number = piece;
+    size = left = start(piece, symbols.data() + 1, keys.data() + 1);
+    symbols[0] = symbols[size + 1] = kNoId;
+    for (std::size_t i = 1; i < size; ++i) keys[i] = key_of(keys[i], i);
+    keys[0] = kNoRank;
+    for (std::size_t i = std::max<std::size_t>(size, 1); i < size + 1 + kBlock; ++i) keys[i] = kNoRank;
+    for (std::size_t i = 0; i <= size; ++i) {
+      next[i] = static_cast<std::uint8_t>(i + 1);
+      previous[i + 1] = static_cast<std::uint8_t>(i);
     }
-    for (std::size_t i = std::max<std::size_t>(lane.size, 1) - 1; i < lane.size + 3; ++i) lane.keys[i] = kNoRank;
+    next[size + 1] = static_cast<std::uint8_t>(size + 1);
+    merged = size + 1;  // nothing yet: what is looked up there merges with none
+    previous[size + 1] = static_cast<std::uint8_t>(size + 1);
   }
 
   // Looks up what the merge before made, and does the next one. False where none is left.
   bool step(Lane& lane) const {
     auto& [symbols, keys, next, previous, size, left, piece, merged] = lane;
-    if (merged != kNothing) {
-      const std::size_t behind = next[merged];
-      keys[merged] = behind < size ? key_of(merges_.find(symbols[merged], symbols[behind]), merged) : kNoRank;
-      if (merged > 0) {
-        const std::size_t before = previous[merged];
-        keys[before] = key_of(merges_.find(symbols[before], symbols[merged]), before);
-      }
-    }
-    std::uint32_t a = kNoRank, b = kNoRank, c = kNoRank, d = kNoRank;
-    for (std::size_t i = 0; i + 1 < size; i += 4) {
-      a = std::min(a, keys[i]);
-      b = std::min(b, keys[i + 1]);
-      c = std::min(c, keys[i + 2]);
-      d = std::min(d, keys[i + 3]);
-    }
-    const std::uint32_t best = std::min(std::min(a, b), std::min(c, d));
-    if (best == kNoRank) return false;
-    merged = best & 63;
+    keys[merged] = key_of(merges_.find(symbols[merged], symbols[next[merged]]), merged);
+    const std::size_t before = previous[merged];
+    keys[before] = key_of(merges_.find(symbols[before], symbols[merged]), before);
+    std::array<std::uint32_t, kBlock> least;
+    for (std::size_t k = 0; k < kBlock; ++k) least[k] = keys[k];
+    for (std::size_t i = kBlock; i < size; i += kBlock)
+      for (std::size_t k = 0; k < kBlock; ++k) least[k] = std::min(least[k], keys[i + k]);
+    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
+      for (std::size_t k = 0; k < width; ++k) least[k] = std::min(least[k], least[k + width]);
+    if (least[0] == kNoRank) return false;
+    merged = least[0] & 63;
     const std::size_t gone = next[merged], behind = next[gone];
-    symbols[merged] = merges_.merged(best >> 6);
+    symbols[merged] = merges_.merged(least[0] >> 6);
     keys[gone] = kNoRank;
     next[merged] = static_cast<std::uint8_t>(behind);
+    previous[behind] = static_cast<std::uint8_t>(merged);
     --left;
-    if (behind < size) {
-      previous[behind] = static_cast<std::uint8_t>(merged);
-      merges_.prefetch(symbols[merged], symbols[behind]);
-    }
-    if (merged > 0) merges_.prefetch(symbols[previous[merged]], symbols[merged]);
+    merges_.prefetch(symbols[merged], symbols[behind]);
+    merges_.prefetch(symbols[previous[merged]], symbols[merged]);
     return true;
   }
 
