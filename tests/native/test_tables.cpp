@@ -116,8 +116,8 @@ void check_merges(std::uint32_t ids, std::uint32_t count, std::uint32_t seed) {
   const Merges merges(image);
   for (const auto& [pair, rank] : expected) {
     const auto [left, right] = pair;
-    const Merge found = merges.merge(left, right);
-    CHECK(found.rank == rank && found.id == rank / 2, "");
+    const std::uint32_t found = merges.find(left, right);
+    CHECK(found == rank && merges.merged(found) == rank / 2, "");
     const std::array<std::pair<std::uint32_t, std::uint32_t>, 4> others{
         {{right, left}, {left + 1, right}, {left, right + ids}, {left ^ 64, right ^ 1}}};
     for (const auto& [a, b] : others) {
