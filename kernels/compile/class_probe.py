@@ -43,7 +43,12 @@ def members_of(text: str) -> Members:
 def engine_version(dialect: str) -> str:
     """Return the distribution and version that answers for a dialect."""
     name = "tiktoken" if dialect == "rust" else "tokenizers"
-    return f"{name} {metadata.version(name)}"
+    return f"{name} {_version(name)}"
+
+
+@functools.cache
+def _version(name: str) -> str:
+    return metadata.version(name)  # reads and parses a file each time
 
 
 def probe_atom(source: str, dialect: Dialect) -> Members:
@@ -90,7 +95,7 @@ def _cached(what: str, dialect: str, probe: Any) -> Members:
         members: Members = probe()
         cache.put("classes", key, np.packbits(members).tobytes())
         return members
-    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(bool)
+    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).view(bool)
 
 
 def _probe_onig(source: str) -> Members:
