@@ -9,18 +9,23 @@ anew.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import PreTokenizedString, Regex, pre_tokenizers
 
 from .. import cache
 from .refusal import Refusal
 from .regex_syntax import Dialect
 
 CODE_POINTS = 0x110000
+
+#: Characters that one call of the reference is asked about: what it makes of them fits the processor's caches. A power
+#: of two, so that no characters that belong together are parted.
+_PART = 4096
 
 #: Membership of every code point; surrogates, which no text holds, are never members.
 Members = npt.NDArray[np.bool_]
@@ -33,6 +38,19 @@ def every_character() -> str:
     return points[(points < 0xD800) | (points > 0xDFFF)].tobytes().decode("utf-32-le")
 
 
+def parts(text: str) -> Iterator[str]:
+    """Part a text for so many calls of the reference."""
+    return (text[at : at + _PART] for at in range(0, len(text), _PART))
+
+
+def _pieces(stage: Any, text: str) -> list[str]:
+    """Return what a stage of the reference splits a text into."""
+    # PERF: pre_tokenize_str also maps every byte to its character, for spans; that takes five times as long.
+    parted = PreTokenizedString(text)
+    stage.pre_tokenize(parted)
+    return [piece for piece, _, _ in parted.get_splits("original", "byte")]
+
+
 def members_of(text: str) -> Members:
     """Return which code points occur in `text`."""
     members = np.zeros(CODE_POINTS, dtype=bool)
@@ -43,7 +61,12 @@ def members_of(text: str) -> Members:
 def engine_version(dialect: str) -> str:
     """Return the distribution and version that answers for a dialect."""
     name = "tiktoken" if dialect == "rust" else "tokenizers"
-    return f"{name} {metadata.version(name)}"
+    return f"{name} {_version(name)}"
+
+
+@functools.cache
+def _version(name: str) -> str:
+    return metadata.version(name)  # reads and parses a file each time
 
 
 def probe_atom(source: str, dialect: Dialect) -> Members:
@@ -90,7 +113,7 @@ def _cached(what: str, dialect: str, probe: Any) -> Members:
         members: Members = probe()
         cache.put("classes", key, np.packbits(members).tobytes())
         return members
-    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(bool)
+    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).view(bool)
 
 
 def _probe_onig(source: str) -> Members:
@@ -98,10 +121,7 @@ def _probe_onig(source: str) -> Members:
         split = pre_tokenizers.Split(Regex(source), "removed")
     except Exception as error:
         raise Refusal(f"the reference engine does not accept {source!r}: {error}") from None
-    left_over = "".join(piece for piece, _ in split.pre_tokenize_str(every_character()))
-    members = ~members_of(left_over)
-    members[0xD800:0xE000] = False
-    return members
+    return _probe_dropped(split)
 
 
 def _probe_rust(source: str) -> Members:
@@ -117,8 +137,9 @@ def _probe_rust(source: str) -> Members:
 
 def _probe_isolated(stage: Any) -> Members:
     # A letter between every two characters, so that a piece without one is a match by itself.
-    fenced = "a" + "a".join(every_character()) + "a"
-    return members_of("".join(piece for piece, _ in stage.pre_tokenize_str(fenced) if "a" not in piece))
+    fenced = ("a" + "a".join(part) + "a" for part in parts(every_character()))
+    pieces = (piece for text in fenced for piece in _pieces(stage, text))
+    return members_of("".join(piece for piece in pieces if "a" not in piece))
 
 
 def _probe_spaces() -> Members:
@@ -127,16 +148,17 @@ def _probe_spaces() -> Members:
 
 
 def _probe_dropped(stage: Any) -> Members:
-    left_over = "".join(piece for piece, _ in stage.pre_tokenize_str(every_character()))
+    left_over = "".join(piece for part in parts(every_character()) for piece in _pieces(stage, part))
     members = ~members_of(left_over)
     members[0xD800:0xE000] = False
     return members
 
 
 def _probe_words() -> Members:
-    fenced = "".join(f" a{char} " for char in every_character())
-    pieces = pre_tokenizers.Whitespace().pre_tokenize_str(fenced)
-    return members_of("".join(piece[1:] for piece, _ in pieces if len(piece) == 2 and piece[0] == "a"))
+    stage = pre_tokenizers.Whitespace()
+    fenced = (" a" + "  a".join(part) + " " for part in parts(every_character()))
+    pieces = (piece for text in fenced for piece in _pieces(stage, text))
+    return members_of("".join(piece[1:] for piece in pieces if len(piece) == 2 and piece[0] == "a"))
 
 
 def check_no_sequences(sources: list[str], dialect: Dialect) -> None:

@@ -14,6 +14,8 @@ from .refusal import Refusal
 #: A class is stored in one byte.
 MAX_CLASSES = 255
 
+_SURROGATES = slice(0xD800, 0xE000)
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -37,22 +39,34 @@ class Classes:
 
 def partition(atoms: Mapping[str, Members]) -> Classes:
     """Build the coarsest partition that every atom is a union of. Raises Refusal beyond MAX_CLASSES."""
-    group = np.zeros(CODE_POINTS, dtype=np.int64)
-    count = 1
+    # PERF: neighbours mostly agree, so what is numbered is the few thousand runs and not a million code points.
+    starts = _runs(atoms)
+    # Surrogates, which no text holds, follow their neighbour, so that they are no class of their own.
+    examples = np.where(starts == _SURROGATES.start, _SURROGATES.stop, starts)
+    group = np.zeros(len(starts), dtype=np.int64)
+    first = np.zeros(1, dtype=np.int64)
     names = list(atoms)
     for start in range(0, len(names), 32):
         signature = group.astype(np.uint64)
         for name in names[start : start + 32]:
-            signature = signature * np.uint64(2) + atoms[name]
-        # Surrogates, which no text holds, follow their neighbour, so that they are no class of their own.
-        signature[0xD800:0xE000] = signature[0xE000]
-        # PERF: neighbours mostly agree, so number the few thousand runs instead of a million code points.
-        starts = np.flatnonzero(np.concatenate([[True], signature[1:] != signature[:-1]]))
-        values, numbers = np.unique(signature[starts], return_inverse=True)
-        group = np.repeat(numbers.reshape(-1), np.diff(np.append(starts, CODE_POINTS)))
-        count = len(values)
-        if count > MAX_CLASSES:
+            signature = signature * np.uint64(2) + atoms[name][examples]
+        _, first, numbers = np.unique(signature, return_index=True, return_inverse=True)
+        group = numbers.reshape(-1)
+        if len(first) > MAX_CLASSES:
             raise Refusal(f"its regexes tell more than {MAX_CLASSES} classes of characters apart")
-    class_of = group.astype(np.uint8)
-    first = np.array([int(np.argmax(class_of == number)) for number in range(count)])
-    return Classes(count, class_of, {atom: members[first] for atom, members in atoms.items()})
+    class_of = np.repeat(group.astype(np.uint8), np.diff(np.append(starts, CODE_POINTS)))
+    return Classes(len(first), class_of, {atom: members[examples[first]] for atom, members in atoms.items()})
+
+
+def _runs(atoms: Mapping[str, Members]) -> npt.NDArray[np.int64]:
+    """Return where runs of code points begin that no atom tells apart."""
+    begins = np.zeros(CODE_POINTS, dtype=bool)
+    begins[0] = True
+    before, behind = _SURROGATES.start - 1, _SURROGATES.stop
+    parted = False
+    for members in atoms.values():
+        begins[1:] |= members[1:] != members[:-1]
+        parted = parted or members[before] != members[behind]
+    begins[_SURROGATES] = begins[behind] = False
+    begins[_SURROGATES.start] = parted
+    return np.flatnonzero(begins)

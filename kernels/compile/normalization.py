@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tokenizers import normalizers
 
 from .. import cache
-from .class_probe import CODE_POINTS, Members, engine_version, every_character
+from .class_probe import CODE_POINTS, Members, engine_version, every_character, parts
 from .refusal import Refusal
 
 Form = Literal["NFC", "NFKC", "NFD", "NFKD", "Lowercase"]
@@ -193,22 +193,37 @@ def _fenced(normalize: object, texts: list[str]) -> list[str]:
     return joined.split(_FENCE)
 
 
+def _changed(normalize: object, characters: str, before: str = "", behind: str = "") -> list[tuple[str, str]]:
+    """Return the characters that do not stay as they are between `before` and `behind`, with what becomes of the whole.
+
+    PERF: most parts of all characters stay as they are as a whole, and then none is looked at by itself.
+    """
+    found = []
+    for part in parts(characters):
+        joined = before + (behind + _FENCE + before).join(part) + behind
+        result: str = normalize.normalize_str(joined)  # type: ignore[attr-defined]
+        if result != joined:
+            pairs = zip(part, result.split(_FENCE), strict=True)
+            found += [(char, one) for char, one in pairs if one != before + char + behind]
+    return found
+
+
 def _normalizer(form: Form) -> object:
     normalizer: object = getattr(normalizers, form)()
     return normalizer
 
 
 def _probe(form: Form) -> Normalization:
-    characters = [c for c in every_character() if c != _FENCE and not HANGUL_FIRST <= ord(c) <= HANGUL_LAST]
+    every = every_character()  # up to the surrogates, which are left out, each stands at its own number
+    characters = (every[:HANGUL_FIRST] + every[HANGUL_LAST + 1 :]).replace(_FENCE, "")
 
     def changed(by: Form) -> dict[int, tuple[int, ...]]:
-        pairs = zip(characters, _fenced(_normalizer(by), characters), strict=True)
-        return {ord(char): tuple(map(ord, result)) for char, result in pairs if result != char}
+        return {ord(char): tuple(map(ord, result)) for char, result in _changed(_normalizer(by), characters)}
 
     if form == "Lowercase":
         return Normalization(form, changed(form), {}, {})
     canonical = changed("NFD")
-    order = _probe_order([c for c in characters if ord(c) not in canonical])
+    order = _probe_order(characters.translate(dict.fromkeys(canonical)))
     decomposition = canonical if form in ("NFC", "NFD") else changed("NFKD")
     composition = _probe_composition(canonical) if form in _COMPOSING else {}
     return Normalization(form, decomposition, order, composition)
@@ -227,7 +242,7 @@ def _probe_composition(canonical: dict[int, tuple[int, ...]]) -> dict[tuple[int,
     }
 
 
-def _probe_order(characters: list[str]) -> dict[int, int]:
+def _probe_order(characters: str) -> dict[int, int]:
     """Find every mark's combining class by what it is reordered with.
 
     Python's data only suggests one well-known mark for each class (classes never change once published); where a
@@ -235,13 +250,8 @@ def _probe_order(characters: list[str]) -> dict[int, int]:
     the reference's answer: in the class whose mark it changes places with on neither side.
     """
     nfd = _normalizer("NFD")
-    low = _fenced(nfd, [char + _LOWEST for char in characters])
-    high = _fenced(nfd, [_HIGHEST + char for char in characters])
-    marks = [
-        char
-        for char, left, right in zip(characters, low, high, strict=True)
-        if left != char + _LOWEST or right != _HIGHEST + char
-    ]
+    reordered = _changed(nfd, characters, behind=_LOWEST) + _changed(nfd, characters, before=_HIGHEST)
+    marks = sorted({char for char, _ in reordered})
     suggested: dict[int, str] = {}
     for char in marks:  # only what the reference itself takes for a mark: its data is older than Python's
         suggested.setdefault(unicodedata.combining(char), char)

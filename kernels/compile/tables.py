@@ -334,15 +334,16 @@ def _characters(pipeline: Pipeline, model: CharacterModel, seams: Constraints) -
     entries = pipeline.vocabulary
     points = np.frombuffer(entries.joined.decode().encode("utf-32-le"), dtype="<u4")
     starts = (np.frombuffer(entries.joined, dtype=np.uint8) & 0xC0) != 0x80
-    # How many characters stand before each entry's end, and which entry each character belongs to.
-    ends = np.concatenate([[0], np.cumsum(starts)])[entries.ends.astype(np.int64)]
-    lengths = np.diff(ends, prepend=0)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
+    # How many characters each entry has, and how many stand before its end.
+    begins = np.concatenate([[0], entries.ends[:-1].astype(np.int64)])
+    lengths = np.add.reduceat(starts.view(np.uint8), begins, dtype=np.int64)
+    ends = np.cumsum(lengths)
     # By claim 8, only what merges can make joins two characters.
-    made = among(entries.ids, pipeline.merges[:, 3])
-    side_by_side = (owner[:-1] == owner[1:]) & made[owner[:-1]]
-    joined = distinct((points[:-1].astype(np.uint64) << np.uint64(32) | points[1:])[side_by_side])
-    if ((points == 0) & (lengths[owner] > 1)).any():
+    first = np.repeat(among(entries.ids, pipeline.merges[:, 3]), lengths)
+    first[ends - 1] = False
+    at = np.flatnonzero(first)
+    joined = distinct(points[at].astype(np.uint64) << np.uint64(32) | points[at + 1])
+    if np.repeat(lengths > 1, lengths)[points == 0].any():
         raise Refusal("its vocabulary joins U+0000 with other characters")
     single = lengths == 1
 

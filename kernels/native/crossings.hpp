@@ -47,6 +47,11 @@ class Crossings {
     writer.add(Section::crossed_fragments, fragments);
   }
 
+  // Whether it makes a difference that an entry is one of whole_only: one that begins or ends beyond ASCII.
+  static bool is_asked_about(std::string_view entry) {
+    return !entry.empty() && (is_beyond_ascii(entry.front()) || is_beyond_ascii(entry.back()));
+  }
+
   explicit Crossings(const Image& image)
       : pairs_(image, Section::crossed),
         edges_(image, Section::crossed_edges),

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -73,7 +74,8 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   const Bpe bpe(image);
   std::vector<Vocabulary::Entry> whole;
   std::vector<std::string_view> all, whole_only;
-  std::vector<std::uint32_t> lengths, symbols;
+  std::vector<std::uint32_t> lengths, symbols, work;
+  const auto memo = std::make_unique<PairMemo>();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
     const std::size_t end = tables.vocabulary_ends[i];
@@ -84,9 +86,14 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
     if (entry.id >= lengths.size()) lengths.resize(std::size_t{entry.id} + 1, 0);
     lengths[entry.id] =
         static_cast<std::uint32_t>(tables.characters ? utf8::count_code_points(entry.bytes) : entry.bytes.size());
-    // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
     all.push_back(entry.bytes);
-    bpe.merged(entry.bytes, symbols);
+    if (tables.whole_pieces_first && !Crossings::is_asked_about(entry.bytes)) {
+      whole.push_back(entry);
+      continue;
+    }
+    // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
+    symbols.clear();
+    bpe.append(entry.bytes, work, symbols, memo.get());
     const bool made = symbols.size() == 1 && symbols[0] == entry.id;
     if (!made && !tables.whole_pieces_first) continue;
     if (!made) whole_only.push_back(entry.bytes);

@@ -45,10 +45,7 @@ class TokenizerJson {
     TokenizerJson made;
     Reader reader{content};
     Span vocabulary, merges;
-    if (content.size() > kMostBytes || !reader.find_model(vocabulary, merges)) return std::nullopt;
-    if (!made.read_vocabulary(content.substr(vocabulary.begin, vocabulary.size())) ||
-        !made.read_merges(content.substr(merges.begin, merges.size())))
-      return std::nullopt;
+    if (content.size() > kMostBytes || !made.read_all(reader, vocabulary, merges)) return std::nullopt;
     const bool in_order = vocabulary.begin < merges.begin;
     const Span& first = in_order ? vocabulary : merges;
     const Span& second = in_order ? merges : vocabulary;
@@ -116,7 +113,6 @@ class TokenizerJson {
 
   struct Span {
     std::size_t begin = 0, end = 0;  // end == 0: not found
-    std::size_t size() const { return end - begin; }
   };
 
   // A cursor over JSON text. Every method answers false, or nothing, where the text is not what it is to be.
@@ -142,6 +138,7 @@ class TokenizerJson {
       if (!take('"')) return std::nullopt;
       const std::size_t begin = at;
       escaped = false;
+      while (at + 8 <= text.size() && plain(detail::load8(text.data() + at))) at += 8;
       for (; at < text.size(); ++at) {
         const auto c = static_cast<unsigned char>(text[at]);
         if (c == '"') return text.substr(begin, at++ - begin);
@@ -149,6 +146,16 @@ class TokenizerJson {
         if (c == '\\') escaped = true, ++at;
       }
       return std::nullopt;
+    }
+
+    // Whether eight bytes hold no quote, no backslash and no control character.
+    // PERF: sets the high bit of the lowest byte that is one; bytes above it may be set wrongly, but never all are clear.
+    static bool plain(std::uint64_t bytes) {
+      constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
+      const std::uint64_t quote = bytes ^ kOnes * '"', backslash = bytes ^ kOnes * '\\';
+      const std::uint64_t found = ((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) |
+                                  ((bytes - kOnes * 0x20) & ~bytes);
+      return (found & kHigh) == 0;
     }
 
     // A name that stands as it is meant.
@@ -247,43 +254,60 @@ class TokenizerJson {
       return at > begin;
     }
 
-    // Where the value that comes next lies.
-    bool span_of_value(Span& span) {
+    // Reads the value that comes next by `read`, and notes where it lies.
+    template <class Read>
+    bool take_value(Span& span, Read&& read) {
       if (span.end != 0) return false;  // the name was there before
       peek();
       span.begin = at;
-      if (!skip_value()) return false;
+      if (!read()) return false;
       span.end = at;
       return true;
     }
-
-    bool find_model(Span& vocabulary, Span& merges) {
-      bool seen = false;
-      if (!take('{')) return false;
-      do {
-        const auto key = name();
-        if (!key) return false;
-        if (*key != "model") {
-          if (!skip_value(1)) return false;
-          continue;
-        }
-        if (seen || !take('{')) return false;
-        seen = true;
-        do {
-          const auto inner = name();
-          if (!inner) return false;
-          if (*inner == "vocab" ? !span_of_value(vocabulary)
-                                : *inner == "merges" ? !span_of_value(merges) : !skip_value(2))
-            return false;
-        } while (take(','));
-        if (!take('}')) return false;
-      } while (take(','));
-      return take('}') && peek() == '\0' && at == text.size() && vocabulary.end != 0 && merges.end != 0;
-    }
   };
+
+  bool read_all(Reader& reader, Span& vocabulary, Span& merges) {
+    bool seen = false;
+    if (!reader.take('{')) return false;
+    do {
+      const auto key = reader.name();
+      if (!key) return false;
+      if (*key != "model") {
+        if (!reader.skip_value(1)) return false;
+        continue;
+      }
+      if (seen || !reader.take('{') || !read_model(reader, vocabulary, merges)) return false;
+      seen = true;
+    } while (reader.take(','));
+    return reader.take('}') && reader.peek() == '\0' && reader.at == reader.text.size() && vocabulary.end != 0 &&
+           merges.end != 0;
+  }
+
+  // PERF: both large parts are read as they come, but for merges that stand before the vocabulary: those wait for it.
+  bool read_model(Reader& reader, Span& vocabulary, Span& merges) {
+    bool wait = false;
+    do {
+      const auto name = reader.name();
+      if (!name) return false;
+      if (*name == "vocab") {
+        if (!reader.take_value(vocabulary, [&] { return read_vocabulary(reader); })) return false;
+      } else if (*name == "merges") {
+        wait = vocabulary.end == 0;
+        if (!reader.take_value(merges, [&] { return wait ? reader.skip_value(2) : read_merges(reader); })) return false;
+      } else if (!reader.skip_value(2)) {
+        return false;
+      }
+    } while (reader.take(','));
+    if (!reader.take('}')) return false;
+    Reader waiting{reader.text.substr(0, merges.end), merges.begin};
+    return !wait || vocabulary.end == 0 || read_merges(waiting);
+  }
 
   static bool is_utf8(std::string_view text) {
     for (std::size_t at = 0; at < text.size();) {
+      constexpr std::uint64_t kHigh = 0x8080808080808080;
+      while (at + 8 <= text.size() && (detail::load8(text.data() + at) & kHigh) == 0) at += 8;
+      if (at == text.size()) break;
       const auto lead = static_cast<unsigned char>(text[at]);
       if (lead < 0x80) {
         ++at;
@@ -311,8 +335,7 @@ class TokenizerJson {
     return at;
   }
 
-  bool read_vocabulary(std::string_view text) {
-    Reader reader{text};
+  bool read_vocabulary(Reader& reader) {
     if (!reader.take('{')) return false;
     if (!reader.take('}')) {
       do {
@@ -338,58 +361,51 @@ class TokenizerJson {
   }
 
   // "left right", or ["left", "right"].
-  bool read_merges(std::string_view text) {
-    Reader reader{text};
+  bool read_merges(Reader& reader) {
     if (!reader.take('[')) return false;
     if (reader.take(']')) return true;
-    std::string joined;
     Batch batch;
     do {
-      joined.clear();
-      std::size_t left_size = 0;
+      const std::size_t begin = batch.text.size();
+      std::size_t middle = begin;
       if (reader.take('[')) {
         const auto left = reader.string();
         if (!left) return false;
-        joined = *left;
-        left_size = joined.size();
+        batch.text += *left;
+        middle = batch.text.size();
         if (!reader.take(',')) return false;
         const auto right = reader.string();
         if (!right) return false;
-        joined += *right;
+        batch.text += *right;
         if (!reader.take(']')) return false;
       } else {
         const auto line = reader.string();
         if (!line || line->starts_with("#version")) return false;
-        left_size = line->find(' ');
-        if (left_size == std::string_view::npos || line->find(' ', left_size + 1) != std::string_view::npos)
-          return false;
-        joined = line->substr(0, left_size);
-        joined += line->substr(left_size + 1);
+        const std::size_t space = line->find(' ');
+        if (space == std::string_view::npos || line->find(' ', space + 1) != std::string_view::npos) return false;
+        batch.text += line->substr(0, space);
+        middle = batch.text.size();
+        batch.text += line->substr(space + 1);
       }
-      if (batch.add(joined, left_size) == kBatch && !resolve(batch)) return false;
+      batch.merges.push_back({begin, middle, batch.text.size()});
+      if (batch.merges.size() == kBatch && !resolve(batch)) return false;
     } while (reader.take(','));
-    return resolve(batch) && reader.take(']') && reader.peek() == '\0';
+    return resolve(batch) && reader.take(']');
   }
 
   // Some merges that wait to be looked up together.
   // PERF: their places are fetched all at once, in place of waiting for memory three times a merge.
   static constexpr std::size_t kBatch = 64;
   struct Batch {
-    std::string text;
-    std::vector<std::array<std::size_t, 3>> ends;  // where the left part begins and ends, and the right one ends
-    std::size_t add(std::string_view joined, std::size_t left_size) {
-      const std::size_t begin = text.size();
-      text += joined;
-      ends.push_back({begin, begin + left_size, text.size()});
-      return ends.size();
-    }
+    std::string text = {};                              // the left part and the right one of each
+    std::vector<std::array<std::size_t, 3>> merges = {};  // where the left part begins and ends, and the right one ends
   };
 
   bool resolve(Batch& batch) {
     std::array<std::string_view, 3 * kBatch> names;
     std::array<std::size_t, 3 * kBatch> places;
     std::size_t count = 0;
-    for (const auto& [begin, middle, end] : batch.ends) {
+    for (const auto& [begin, middle, end] : batch.merges) {
       const std::string_view whole = std::string_view(batch.text).substr(begin, end - begin);
       names[count++] = whole.substr(0, middle - begin);
       names[count++] = whole.substr(middle - begin);
@@ -410,7 +426,7 @@ class TokenizerJson {
       merges_.insert(merges_.end(), {left, right, static_cast<std::uint32_t>(merges_.size() / 4), merged});
     }
     batch.text.clear();
-    batch.ends.clear();
+    batch.merges.clear();
     return true;
   }
 
