@@ -35,13 +35,6 @@ class Bpe {
   // BPE over the characters of whole segments, in place of stages and bytes.
   const std::optional<Characters>& characters() const { return characters_; }
 
-  // Puts the ids of `piece` in place of what `symbols` held.
-  void merged(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
-    std::vector<std::uint32_t> work;
-    symbols.clear();
-    append(piece, work, symbols);
-  }
-
   // Appends the ids of `piece`. `work` is room to work in.
   void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids) const {
     start_symbols(piece, work);

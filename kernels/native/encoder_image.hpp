@@ -64,18 +64,51 @@ struct EncoderTables {
 
 namespace detail {
 
+// Of each entry: whether its own merges end in its id.
+inline std::vector<bool> merges_end_in_it(const Bpe& bpe, std::span<const Vocabulary::Entry> entries) {
+  constexpr std::size_t kTogether = 1024;
+  std::vector<bool> made;
+  std::vector<std::string_view> pieces;
+  std::vector<std::size_t> starts;
+  std::vector<std::uint32_t> ids, counts, work, own;
+  for (; !entries.empty(); entries = entries.subspan(std::min(entries.size(), kTogether))) {
+    const auto some = entries.first(std::min(entries.size(), kTogether));
+    pieces.clear();
+    starts.clear();
+    std::size_t end = 0;
+    for (const Vocabulary::Entry& entry : some) {
+      if (entry.bytes.size() > MergeLanes::kMostSymbols) continue;
+      pieces.push_back(entry.bytes);
+      starts.push_back(end);
+      end += entry.bytes.size();
+    }
+    ids.resize(end + 1);
+    counts.resize(pieces.size());
+    bpe.merge_all(pieces, starts, ids.data(), counts.data());
+    std::size_t k = 0;
+    for (const Vocabulary::Entry& entry : some) {
+      if (entry.bytes.size() > MergeLanes::kMostSymbols) {
+        own.clear();
+        bpe.append(entry.bytes, work, own);
+        made.push_back(own.size() == 1 && own[0] == entry.id);
+      } else {
+        made.push_back(counts[k] == 1 && ids[starts[k]] == entry.id);
+        ++k;
+      }
+    }
+  }
+  return made;
+}
+
 // The entries that a piece may be looked up as, and how long each id is: in bytes, or in characters where those are
 // the symbols.
 inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   if (tables.vocabulary_ends.size() != tables.vocabulary_ids.size() ||
       (!tables.vocabulary_ends.empty() && tables.vocabulary_ends.back() > tables.vocabulary_bytes.size()))
     throw std::invalid_argument("vocabulary tables of the wrong size");
-  const Image image = writer.finish();
-  const Bpe bpe(image);
-  std::vector<Vocabulary::Entry> whole;
+  std::vector<Vocabulary::Entry> whole, asked;
   std::vector<std::string_view> all, whole_only;
-  std::vector<std::uint32_t> lengths, symbols, work;
-  const auto memo = std::make_unique<PairMemo>();
+  std::vector<std::uint32_t> lengths;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
     const std::size_t end = tables.vocabulary_ends[i];
@@ -87,17 +120,15 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
     lengths[entry.id] =
         static_cast<std::uint32_t>(tables.characters ? utf8::count_code_points(entry.bytes) : entry.bytes.size());
     all.push_back(entry.bytes);
-    if (tables.whole_pieces_first && !Crossings::is_asked_about(entry.bytes)) {
-      whole.push_back(entry);
-      continue;
-    }
     // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
-    symbols.clear();
-    bpe.append(entry.bytes, work, symbols, memo.get());
-    const bool made = symbols.size() == 1 && symbols[0] == entry.id;
-    if (!made && !tables.whole_pieces_first) continue;
-    if (!made) whole_only.push_back(entry.bytes);
-    whole.push_back(entry);
+    if (tables.whole_pieces_first) whole.push_back(entry);
+    if (!tables.whole_pieces_first || Crossings::is_asked_about(entry.bytes)) asked.push_back(entry);
+  }
+  const Image image = writer.finish();
+  const std::vector<bool> made = merges_end_in_it(Bpe(image), asked);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (made[i] && !tables.whole_pieces_first) whole.push_back(asked[i]);
+    if (!made[i] && tables.whole_pieces_first) whole_only.push_back(asked[i].bytes);
   }
   Vocabulary::write(writer, whole);
   if (!tables.characters) Crossings::write(writer, all, whole_only);
