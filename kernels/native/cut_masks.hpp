@@ -225,10 +225,11 @@ class CutMasks {
       const std::uint32_t point = utf8_decode(here);
       const std::uint8_t number = classes_->of(point);
       say(kBehind, number, i, words);
-      if (end != i) {
-        if (i > 0) say(kNext, number, i - 1, words);
-      } else if (seamless != nullptr && seamless[number] != 0 && !crossings_->possible(here, before, point)) {
-        parted |= std::uint64_t{1} << i;
+      if (end == i) {
+        const bool apart = seamless != nullptr && seamless[number] != 0 && !crossings_->possible(here, before, point);
+        parted |= static_cast<std::uint64_t>(apart) << i;
+      } else if (i > 0) {
+        say(kNext, number, i - 1, words);
       }
       before = point;
       seamless = seamless_row(number);
