@@ -200,7 +200,7 @@ inline Image build_image(const EncoderTables& tables) {
   AddedTokens::write(writer, kNormalizedLiterals, normalized);
   Surroundings::write(writer, tables.space_characters, tables.word_characters);
   writer.add(Section::settings, std::vector<std::uint32_t>{tables.space_in_front});
-  detail::write_whole_segments(writer, tables);
+  if (!tables.characters) detail::write_whole_segments(writer, tables);
   return writer.finish();
 }
 

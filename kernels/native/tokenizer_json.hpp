@@ -63,8 +63,7 @@ class TokenizerJson {
 
   // The id of an entry, or kNoId.
   std::uint32_t find(std::string_view entry) const {
-    const std::uint64_t slot = slots_[place(entry, hash_bytes(entry))];
-    return slot == kFree ? kNoId : entries_.ids[number(slot)];
+    return find(entry, hash_bytes(entry));
   }
 
   // The entries that are spelled in `alphabet` alone, the 256 characters that stand for the bytes, as those bytes.
@@ -327,6 +326,11 @@ class TokenizerJson {
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no number is as high
   static std::size_t number(std::uint64_t slot) { return static_cast<std::size_t>(slot >> 32); }
 
+  std::uint32_t find(std::string_view entry, std::uint64_t hash) const {
+    const std::uint64_t slot = slots_[place(entry, hash)];
+    return slot == kFree ? kNoId : entries_.ids[number(slot)];
+  }
+
   // Where `entry` stands in slots_, or the free place where it would.
   std::size_t place(std::string_view entry, std::uint64_t hash) const {
     std::size_t at = place_of(hash, slots_.size());
@@ -403,6 +407,7 @@ class TokenizerJson {
 
   bool resolve(Batch& batch) {
     std::array<std::string_view, 3 * kBatch> names;
+    std::array<std::uint64_t, 3 * kBatch> hashes;
     std::array<std::size_t, 3 * kBatch> places;
     std::size_t count = 0;
     for (const auto& [begin, middle, end] : batch.merges) {
@@ -412,7 +417,8 @@ class TokenizerJson {
       names[count++] = whole;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      places[i] = place_of(hash_bytes(names[i]), slots_.size());
+      hashes[i] = hash_bytes(names[i]);
+      places[i] = place_of(hashes[i], slots_.size());
       __builtin_prefetch(slots_.data() + places[i]);
     }
     for (std::size_t i = 0; i < count; ++i)
@@ -421,7 +427,8 @@ class TokenizerJson {
       if (slots_[places[i]] != kFree)
         __builtin_prefetch(entries_.bytes.data() + entries_.ends[number(slots_[places[i]])]);
     for (std::size_t i = 0; i < count; i += 3) {
-      const std::uint32_t left = find(names[i]), right = find(names[i + 1]), merged = find(names[i + 2]);
+      const std::uint32_t left = find(names[i], hashes[i]), right = find(names[i + 1], hashes[i + 1]),
+                          merged = find(names[i + 2], hashes[i + 2]);
       if (left == kNoId || right == kNoId || merged == kNoId) return false;
       merges_.insert(merges_.end(), {left, right, static_cast<std::uint32_t>(merges_.size() / 4), merged});
     }

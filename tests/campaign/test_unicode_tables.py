@@ -63,6 +63,8 @@ def test_another_atom_or_version_is_another_file(
 
 def test_the_version_is_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert class_probe.engine_version("onig") == f"tokenizers {class_probe.metadata.version('tokenizers')}"
+    # A process asks once: the engine that it has loaded stays as it is.
+    monkeypatch.setattr(class_probe, "_version", class_probe._version.__wrapped__)
     monkeypatch.setattr(class_probe.metadata, "version", lambda name: "99.0")
     assert class_probe.engine_version("onig") == "tokenizers 99.0"
     assert class_probe.engine_version("rust") == "tiktoken 99.0"
