@@ -86,10 +86,10 @@ def main(
     Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip --help.
     """
     from .case import Options
-    from .peers import NAMES
+    from .peers import NAMES, PIECES
 
     named = tuple(peers.split(",")) if peers else ()
-    unknown = [name for name in named if name not in NAMES]
+    unknown = [name for name in named if name not in (*NAMES, PIECES)]
     if unknown:
         raise click.UsageError(f"unknown peer {', '.join(unknown)}; there are {', '.join(NAMES)}")
     options = Options(tokenizers, named, quick, long, texts, sizes, cores)

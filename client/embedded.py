@@ -40,17 +40,21 @@ class Embedded:
     >>> engine.encode("Hello")                               # doctest: +SKIP
     """
 
-    def __init__(self, tokenizers: Mapping[str, Any]) -> None:
+    def __init__(self, tokenizers: Mapping[str, Any], *, chunk_cache_bytes: int = engine.CHUNK_CACHE_BYTES) -> None:
         """Load each: a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding.
 
-        Raises BadTokenizerError naming the one that can't be read.
+        chunk_cache_bytes: bytes of large chunks (4 KB and more) that each tokenizer keeps to recognise in later texts;
+        0 recognises none. Raises BadTokenizerError naming the one that can't be read, BadRequestError.
         """
+        if type(chunk_cache_bytes) is not int or chunk_cache_bytes < 0:
+            raise BadRequestError(f"chunk_cache_bytes: must be an int of at least 0, not {chunk_cache_bytes!r:.40}")
         self._tokenizers: dict[str, engine.Tokenizer] = {}
         for name, source in tokenizers.items():
             try:
                 self._tokenizers[name] = source if isinstance(source, engine.Tokenizer) else engine.load(source)
             except BadTokenizerError as error:
                 raise errors.BadTokenizerError(f"tokenizer {name}: {error}") from None
+            self._tokenizers[name].bound_chunk_cache(chunk_cache_bytes)
         #: Guards the counters.
         self._lock = threading.Lock()
         self._counters: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
@@ -149,6 +153,9 @@ class Embedded:
             counted: dict[str, Any] = dict(self._counters)
             sessions = list(self._sessions)
         counted["mismatches"] = sum(one.mismatches for one in {id(t): t for t in self._tokenizers.values()}.values())
+        counted["chunk_cache_bytes"] = sum(
+            one.chunk_cache_bytes for one in {id(t): t for t in self._tokenizers.values()}.values()
+        )
         counted["sessions"] = len(sessions)
         counted["session_bytes"] = sum(session.memory_bytes for session in sessions)
         return counted

@@ -27,6 +27,9 @@ from .sources import Made, Opened, Source, open_source
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
 MAX_REPORTS = 64
 
+#: Bytes of large chunks that a tokenizer keeps to recognise, where nothing else is said.
+CHUNK_CACHE_BYTES: int = _native.CHUNK_CACHE_BYTES
+
 #: Bytes between the cuts at which a text is parted where a question must go to the reference for some of it: long
 #: enough that the calls do not weigh, short enough that one odd character does not send the whole text there.
 REFERENCE_CHUNK_BYTES = 4096
@@ -104,6 +107,20 @@ class Tokenizer:
         if add_special_tokens and len(self._around[0]) + len(self._around[1]):
             return np.concatenate([self._around[0], ids, self._around[1]])
         return ids
+
+    def bound_chunk_cache(self, most_bytes: int) -> None:
+        """Keep at most so many bytes of large chunks of text with their ids, to recognise them; 0: none.
+
+        CHUNK_CACHE_BYTES where nothing is said. A chunk is kept when it comes for the second time, and compared byte by
+        byte when it seems to come again; the longest unused goes first. The reference's path keeps none.
+        """
+        if self._encoder is not None:
+            self._encoder.bound_chunk_cache(most_bytes)
+
+    @property
+    def chunk_cache_bytes(self) -> int:
+        """Bytes that the chunks take that are kept now."""
+        return self._encoder.chunk_cache_bytes if self._encoder is not None else 0
 
     def offsets(self, text: Text) -> Positions:
         """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them.

@@ -3,7 +3,7 @@
 Three columns that are never mixed:
 - fresh: text that this process never encoded, after a warm-up with text of another kind;
 - prewarmed: text that it never encoded, after much other text of the same kind;
-- repeated: the same text again.
+- repeated: the same text again. Ours recognises its chunks; "tokseam pieces" does not, in any column.
 Every job is a process of its own, so a text that one job has seen is unknown to the next.
 """
 
@@ -18,7 +18,7 @@ from .. import figures as drawing
 from .. import report, subjects, texts
 from ..case import Job, Options, Row
 from ..contest import Contest
-from ..peers import NAMES, QUICK
+from ..peers import NAMES, PIECES, QUICK
 
 TITLE = "Fresh, prewarmed and repeated texts of 1 K to 8 M characters, every kind, one core and two"
 
@@ -42,7 +42,7 @@ def jobs(options: Options) -> list[Job]:
             "text": kind,
             "chars": chars,
             "cores": count,
-            "peers": list(options.peers or (QUICK if options.quick else NAMES)),
+            "peers": list(options.peers or ((*QUICK, PIECES) if options.quick else (*NAMES, PIECES))),
             "quick": options.quick,
         }
         for tokenizer in (options.tokenizers or (("qwen3",) if options.quick else TOKENIZERS))

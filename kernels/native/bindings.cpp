@@ -20,7 +20,7 @@
 
 #include "encoder.hpp"
 #include "encoder_image.hpp"
-#include "parallel.hpp"
+#include "fresh_text.hpp"
 #include "image.hpp"
 #include "mapped_file.hpp"
 #include "python_values.hpp"
@@ -184,7 +184,7 @@ Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_spe
   std::vector<std::uint32_t> ids;
   {
     nb::gil_scoped_release release;
-    tokseam::encode_parallel(encoder, utf8.view(), {split_special, continued}, threads, ids);
+    tokseam::encode_fresh(encoder, utf8.view(), {split_special, continued}, threads, ids);
   }
   return to_numpy(std::move(ids));
 }
@@ -239,6 +239,7 @@ NB_MODULE(_native, m) {
   m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
         "Which path scans text on this processor: 'avx2' or 'portable'.");
 
+  m.attr("CHUNK_CACHE_BYTES") = tokseam::KnownChunks::kDefaultBytes;
   m.attr("IMAGE_FORMAT") = tokseam::kImageFormat;
 
   nb::class_<Image>(m, "Image", "A compiled tokenizer's tables and facts, in memory or mapped from a file; immutable.")
@@ -287,6 +288,11 @@ NB_MODULE(_native, m) {
            "Ids, their untrimmed (n, 2) spans in code points, and whether the spans are known.")
       .def("pieces", &pieces, nb::arg("text"),
            "Where pieces with at least one id start, in code points, and whether that is known.")
+      .def("bound_chunk_cache",
+           [](const Encoder& encoder, std::size_t most) { encoder.known_chunks().set_most_bytes(most); },
+           nb::arg("most_bytes"), "Keep at most so many bytes of chunks to be recognised; 0: none.")
+      .def_prop_ro("chunk_cache_bytes", [](const Encoder& encoder) { return encoder.known_chunks().bytes(); },
+                   "Bytes of chunks that are kept to be recognised.")
       .def("forget_segments", &Encoder::forget_segments, "Drop cached segments, which change no answer: for measuring.")
       .def("cuts", &cuts, nb::arg("text"), nb::arg("gap") = 1,
            "Synchronizing positions in code points, each at least `gap` bytes behind the one before.");

@@ -25,6 +25,7 @@
 #include "crossings.hpp"
 #include "cut_masks.hpp"
 #include "image.hpp"
+#include "known_chunks.hpp"
 #include "normalization.hpp"
 #include "resolver.hpp"
 #include "segments.hpp"
@@ -83,7 +84,13 @@ class Encoder {
   const Classes& classes() const { return classes_; }
 
   // Forget all segments encoded so far, as a new process has none: for measuring.
-  void forget_segments() const { caches_.clear(); }
+  void forget_segments() const {
+    caches_.clear();
+    known_chunks_.clear();
+  }
+
+  // What of texts that came before is recognised (fresh_text.hpp).
+  KnownChunks& known_chunks() const { return known_chunks_; }
 
   // Whether the vocabulary entry `id` is, as a segment of a text, just itself in every mode; for building an image.
   bool whole_as_segment(std::string_view entry, std::uint32_t id) const {
@@ -514,7 +521,9 @@ class Encoder {
   std::optional<CutMasks> masks_;                  // none with characters()
   std::optional<CharacterMasks> character_masks_;  // only with characters()
   std::span<const std::uint64_t> whole_segments_;  // bit by id; see whole_as_segment
-  mutable SegmentCaches caches_;                   // what they hold changes no answer
+  // What these hold changes no answer.
+  mutable SegmentCaches caches_;
+  mutable KnownChunks known_chunks_{KnownChunks::kDefaultBytes};
 };
 
 }  // namespace tokseam
