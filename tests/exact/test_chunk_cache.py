@@ -6,7 +6,7 @@ import random
 
 import pytest
 from support.families import Family
-from test_threads import PARAGRAPHS
+from support.paragraphs import PARAGRAPHS
 from tokseam.client import Embedded
 from tokseam.client.errors import BadRequestError
 from tokseam.kernels import engine
