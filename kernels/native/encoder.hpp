@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -314,9 +315,25 @@ class Encoder {
     }
     const EncodeMode inner{mode.split_special, true};
     const auto cache = caches_.lend();
+    if (text.size() >= kSeedingBytes) seed(*cache, inner);
     Resolver<Encoder, EncodeMode> resolve(*this, inner);
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
     SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
+  }
+
+  // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where a
+  // look-up waits for memory but once.
+  void seed(SegmentCache& cache, EncodeMode mode) const {
+    const std::uint64_t told = mode.split_special ? SegmentCache::kSplitSpecial : 0;
+    if (cache.seeded(told)) return;
+    std::size_t left = kSeeds;
+    whole_.for_each([&](std::string_view entry, std::uint32_t id) {
+      if (entry.size() <= SegmentCache::kShortBytes && is_whole_segment(id)) {
+        cache.seed(entry, told, id);
+        --left;
+      }
+      return left > 0;
+    });
   }
 
   // Whether a piece begins at text[at], by the stages themselves.
@@ -344,6 +361,9 @@ class Encoder {
       return count;
     }
   };
+
+  static constexpr std::size_t kSeedingBytes = std::size_t{1} << 16;
+  static constexpr std::size_t kSeeds = std::size_t{1} << 15;
 
   // Up to this size a thread keeps its class buffer from call to call: sessions' windows and most messages fit.
   static constexpr std::size_t kKeptBufferBytes = std::size_t{1} << 18;

@@ -86,6 +86,22 @@ class SegmentCache {
     pair[0] = {key, put(ids)};
   }
 
+  // Of a segment of one id: where there is still room. For what text is likely to hold.
+  void seed(std::string_view segment, std::uint64_t mode, std::uint32_t id) {
+    std::array<char, 16> copy{};
+    std::memcpy(copy.data(), segment.data(), segment.size());
+    const Key key = key_of(copy.data(), segment.size(), mode);
+    Entry* pair = short_.get() + 2 * slot_of(key);
+    for (Entry* entry : {pair, pair + 1}) {
+      if (entry->key == key) return;
+      if (entry->key != Key{0, 0}) continue;
+      *entry = {key, {{id}, 1}};
+      return;
+    }
+  }
+  // Whether seed() was called for this mode: asked once.
+  bool seeded(std::uint64_t mode) { return std::exchange(seeded_[mode != 0], true); }
+
   // The ids of an entry that does not hold them itself; empty where the ring has come round since.
   std::span<const std::uint32_t> in_ring(const Ids& ids) const {
     const std::uint64_t at = std::uint64_t{ids.ids[1]} << 32 | ids.ids[0];
@@ -224,6 +240,7 @@ class SegmentCache {
   Table<HugeEntry> huge_ = make_table<HugeEntry>(std::size_t{1} << kHugeBits);
   Table<char> bytes_ = make_table<char>(kRingBytes);
   std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
+  std::array<bool, 2> seeded_{};
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
   Table<LongEntry> long_ = make_table<LongEntry>(std::size_t{1} << kLongBits);
 };

@@ -76,6 +76,25 @@ class Vocabulary {
 
   std::uint32_t find(std::string_view bytes) const { return find(bytes, hash_bytes(bytes)); }
 
+  // visit(bytes, id) of each entry, in the order in which they were written, while it returns true.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    // SAFETY: as in is(): an image may lie about how long its entries are.
+    constexpr std::size_t kWord = sizeof(std::uint32_t);
+    for (std::size_t at = 0; at + kWord <= stored_.size();) {
+      const std::uint32_t id = head(at) & id_mask_;
+      std::size_t length = head(at) >> id_bits_;
+      at += kWord;
+      if (length == long_) {
+        if (at + kWord > stored_.size()) return;
+        length = head(at);
+        at += kWord;
+      }
+      if (length > stored_.size() - at || !visit(std::string_view(stored_.data() + at, length), id)) return;
+      at += length;
+    }
+  }
+
   // ids[i] becomes the id of keys[i]. PERF: a look-up waits for memory twice; here many wait together.
   void find_all(std::span<const std::string_view> keys, std::uint32_t* ids) const {
     constexpr std::size_t kTogether = 32;
