@@ -14,6 +14,7 @@
 #include "merge_lanes.hpp"
 #include "merges.hpp"
 #include "vocabulary.hpp"
+#include "whole_characters.hpp"
 
 namespace tokseam {
 
@@ -30,7 +31,11 @@ class Bpe {
 
   explicit Bpe(const Image& image) : merges_(image) {
     if (image.has(Section::character_settings)) characters_.emplace(image);
+    if (image.has(Section::whole_character_index)) whole_characters_.emplace(image);
+    Image::require(!whole_characters_ || (merges_.every_byte() && !characters_), Section::whole_character_index);
   }
+
+  const Merges& merges() const { return merges_; }
 
   // BPE over the characters of whole segments, in place of stages and bytes.
   const std::optional<Characters>& characters() const { return characters_; }
@@ -58,7 +63,7 @@ class Bpe {
     MergeLanes(merges_).run(
         pieces.size(),
         [&](std::size_t i, std::uint32_t* symbols, std::uint32_t* ranks) {
-          if (!characters_ && merges_.every_byte()) return start_bytes(pieces[i], symbols, ranks);
+          if (!characters_ && merges_.every_byte() && is_ascii(pieces[i])) return start_ascii(pieces[i], symbols, ranks);
           start_symbols(pieces[i], work);
           return start(work, symbols, ranks);
         },
@@ -69,20 +74,37 @@ class Bpe {
   }
 
  private:
+  // What merging a piece starts from.
   void start_symbols(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
     if (characters_) return characters_->symbols(piece, symbols);
-    merges_.symbols(piece, symbols);
+    if (!whole_characters_) return merges_.symbols(piece, symbols);
+    symbols.clear();
+    for (std::size_t at = 0; at < piece.size();) {
+      const std::size_t width = WholeCharacters::width_at(piece, at);
+      const std::uint32_t id = width > 1 ? whole_characters_->at(piece, at, width) : kNoId;
+      if (id != kNoId) {
+        symbols.push_back(id);
+        at += width;
+      } else {
+        symbols.push_back(merges_.byte_id(static_cast<unsigned char>(piece[at++])));
+      }
+    }
   }
 
   // What a lane begins with (merge_lanes.hpp).
   std::size_t start(const std::vector<std::uint32_t>& from, std::uint32_t* symbols, std::uint32_t* ranks) const {
     std::copy(from.begin(), from.end(), symbols);
+    for (std::size_t k = 0; k + 1 < from.size(); ++k) merges_.prefetch(from[k], from[k + 1]);
     for (std::size_t k = 0; k + 1 < from.size(); ++k) ranks[k] = merges_.find(from[k], from[k + 1]);
     return from.size();
   }
 
+  static bool is_ascii(std::string_view piece) {
+    return std::ranges::none_of(piece, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; });
+  }
+
   // PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
-  std::size_t start_bytes(std::string_view piece, std::uint32_t* symbols, std::uint32_t* ranks) const {
+  std::size_t start_ascii(std::string_view piece, std::uint32_t* symbols, std::uint32_t* ranks) const {
     const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
     for (std::size_t k = 0; k < piece.size(); ++k) symbols[k] = merges_.byte_id(bytes[k]);
     for (std::size_t k = 0; k + 1 < piece.size(); ++k) ranks[k] = merges_.find_bytes(bytes[k], bytes[k + 1]);
@@ -91,6 +113,7 @@ class Bpe {
 
   Merges merges_;
   std::optional<Characters> characters_;
+  std::optional<WholeCharacters> whole_characters_;  // of bytes, where every byte has a symbol
 };
 
 }  // namespace tokseam

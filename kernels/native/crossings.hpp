@@ -13,6 +13,7 @@
 
 #include "image.hpp"
 #include "pair_sieve.hpp"
+#include "parted_entries.hpp"
 #include "utf8.hpp"
 
 namespace tokseam {
@@ -24,18 +25,16 @@ class Crossings {
   static void write(ImageWriter& writer, std::span<const std::string_view> entries,
                     std::span<const std::string_view> whole_only) {
     std::vector<std::uint64_t> pairs, edges;
-    std::vector<std::uint8_t> fragments(kFragments, 0);
     for (const std::string_view entry : entries)
       for (std::size_t at = 1; at < entry.size(); ++at) {
         if (!is_lead(entry[at]) || !is_beyond_ascii(entry[at - 1])) continue;
         std::size_t before = at - 1;
         while (before > 0 && is_continuation(entry[before])) --before;
         const bool whole_before = is_lead(entry[before]) && before + utf8_width(entry[before]) == at;
+        // A part of a character is PartedEntries' matter.
         if (whole_before && at + utf8_width(entry[at]) <= entry.size() && utf8::valid(entry.substr(before, at - before)) &&
             utf8::valid(entry.substr(at, utf8_width(entry[at]))))
           pairs.push_back(PairSieve::key(utf8_decode(entry.data() + before), utf8_decode(entry.data() + at)));
-        else  // a part of a character: every one that it may be a part of
-          fragments[fragment(entry[at - 1], entry[at])] = 1;
       }
     for (const std::string_view entry : whole_only) {
       if (!utf8::valid(entry) || entry.empty()) continue;  // no part is one
@@ -44,7 +43,7 @@ class Crossings {
     }
     PairSieve::write(writer, Section::crossed, pairs);
     PairSieve::write(writer, Section::crossed_edges, edges);
-    writer.add(Section::crossed_fragments, fragments);
+    PartedEntries::write(writer, entries);
   }
 
   // Whether it makes a difference that an entry is one of whole_only: one that begins or ends beyond ASCII.
@@ -55,12 +54,12 @@ class Crossings {
   explicit Crossings(const Image& image)
       : pairs_(image, Section::crossed),
         edges_(image, Section::crossed_edges),
-        fragments_(image.get_sized<std::uint8_t>(Section::crossed_fragments, kFragments)) {}
+        parted_(image) {}
 
-  // Whether a merge may cross the place at `text`, between `before` and `behind`, both beyond ASCII.
-  bool possible(const char* text, std::uint32_t before, std::uint32_t behind) const {
+  // Whether a merge may cross text[at], between `before` and `behind`, both beyond ASCII.
+  bool possible(std::string_view text, std::size_t at, std::uint32_t before, std::uint32_t behind) const {
     // PERF: no branch on what differs from character to character.
-    const bool parts = fragments_[fragment(*(text - 1), *text)] != 0;
+    const bool parts = parted_.cross(text, at);
     const bool pair = pairs_.may_contain(PairSieve::key(before, behind));
     const bool edge = !edges_.empty() && (edges_.may_contain(PairSieve::key(before, kEdge)) ||
                                           edges_.may_contain(PairSieve::key(kEdge, behind)));
@@ -68,18 +67,13 @@ class Crossings {
   }
 
  private:
-  static constexpr std::size_t kFragments = 64 * 64;
   static constexpr std::uint32_t kEdge = 0xFFFFFFFF;  // no code point
 
   static bool is_beyond_ascii(char byte) { return static_cast<unsigned char>(byte) >= 0x80; }
   static bool is_lead(char byte) { return static_cast<unsigned char>(byte) >= 0xC0; }
-  // By the last byte of the character before (10xxxxxx), and the first one of that behind (11xxxxxx).
-  static std::size_t fragment(char last, char first) {
-    return static_cast<std::size_t>(last & 0x3F) << 6 | static_cast<std::size_t>(first & 0x3F);
-  }
 
   PairSieve pairs_, edges_;
-  std::span<const std::uint8_t> fragments_;
+  PartedEntries parted_;
 };
 
 }  // namespace tokseam

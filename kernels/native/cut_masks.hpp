@@ -221,12 +221,11 @@ class CutMasks {
     std::uint64_t parted = 0;
     for (std::uint64_t rest = leads; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-      const char* here = text.data() + at + i;
-      const std::uint32_t point = utf8_decode(here);
+      const std::uint32_t point = utf8_decode(text.data() + at + i);
       const std::uint8_t number = classes_->of(point);
       say(kBehind, number, i, words);
       if (end == i) {
-        const bool apart = seamless != nullptr && seamless[number] != 0 && !crossings_->possible(here, before, point);
+        const bool apart = seamless != nullptr && seamless[number] != 0 && !crossings_->possible(text, at + i, before, point);
         parted |= static_cast<std::uint64_t>(apart) << i;
       } else if (i > 0) {
         say(kNext, number, i - 1, words);

@@ -23,6 +23,7 @@
 #include "image.hpp"
 #include "normalization.hpp"
 #include "vocabulary.hpp"
+#include "whole_characters.hpp"
 
 namespace tokseam {
 
@@ -106,7 +107,7 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   if (tables.vocabulary_ends.size() != tables.vocabulary_ids.size() ||
       (!tables.vocabulary_ends.empty() && tables.vocabulary_ends.back() > tables.vocabulary_bytes.size()))
     throw std::invalid_argument("vocabulary tables of the wrong size");
-  std::vector<Vocabulary::Entry> whole, asked;
+  std::vector<Vocabulary::Entry> entries, whole, asked;
   std::vector<std::string_view> all, whole_only;
   std::vector<std::uint32_t> lengths;
   std::size_t begin = 0;
@@ -120,18 +121,23 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
     lengths[entry.id] =
         static_cast<std::uint32_t>(tables.characters ? utf8::count_code_points(entry.bytes) : entry.bytes.size());
     all.push_back(entry.bytes);
+    entries.push_back(entry);
     // Without whole_pieces_first, an entry may be looked up whole only where its own merges end in it.
     if (tables.whole_pieces_first) whole.push_back(entry);
     if (!tables.whole_pieces_first || Crossings::is_asked_about(entry.bytes)) asked.push_back(entry);
   }
   const Image image = writer.finish();
-  const std::vector<bool> made = merges_end_in_it(Bpe(image), asked);
+  const Bpe bpe(image);
+  const std::vector<bool> made = merges_end_in_it(bpe, asked);
   for (std::size_t i = 0; i < asked.size(); ++i) {
     if (made[i] && !tables.whole_pieces_first) whole.push_back(asked[i]);
     if (!made[i] && tables.whole_pieces_first) whole_only.push_back(asked[i].bytes);
   }
   Vocabulary::write(writer, whole);
-  if (!tables.characters) Crossings::write(writer, all, whole_only);
+  if (!tables.characters) {
+    Crossings::write(writer, all, whole_only);
+    if (bpe.merges().every_byte()) WholeCharacters::write(writer, bpe.merges(), entries, tables.merges);
+  }
   CloseNumbers::write(writer, Section::lengths, lengths);
 }
 

@@ -27,7 +27,7 @@
 namespace tokseam {
 
 // Bumped whenever the layout or the meaning of any section changes.
-inline constexpr std::uint32_t kImageFormat = 4;
+inline constexpr std::uint32_t kImageFormat = 5;
 
 // A section's number is part of the format. Some come several times, told apart by an index.
 enum class Section : std::uint32_t {
@@ -40,7 +40,6 @@ enum class Section : std::uint32_t {
   seamless,
   crossed,
   crossed_edges,
-  crossed_fragments,
   looking_on,
   looking_back,
   stages,
@@ -78,6 +77,11 @@ enum class Section : std::uint32_t {
   literal_edges,
   space_characters,
   word_characters,
+  whole_character_index,
+  whole_character_blocks,
+  parted_keys,
+  parted_entries,
+  parted_bytes,
 };
 
 // An image that may not be used: damaged, cut short, of another format, made for something else, or inconsistent.
