@@ -10,6 +10,12 @@
   there; what the client has sent in full by then stays.
 - A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
   requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
+- A whole text above a size goes to a fresh worker, where there is one, unless its owner would be done sooner
+  (spilling). The answer to a session's text brings a seed, which is placed with the owner in the same event: so
+  whatever the client builds on the answer comes behind the seed. A seed that is lost or refused costs a 'stale', like
+  any lost state.
+- What a fresh worker leaves behind goes to the owner instead: nothing of the session has changed yet.
+- A change so large that a fresh text would be quicker is answered 'stale' (rerouting).
 
 Limits: no sockets, no clock, no bytes of a message (service.py has them). Change the state only through the events.
 """
@@ -19,9 +25,10 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from typing import Any
 
+from . import invariants, views
+from .estimates import reroute_pays, seconds_on, soonest
 from .protocol import (
     BUSY,
     INTERNAL,
@@ -46,13 +53,20 @@ class Router:
         self.limits = limits or Limits()
         #: By connection; a restarted worker is a new one.
         self.workers: dict[bytes, Worker] = {}
-        #: Logical name -> connection; all and only the workers that do not leave.
+        #: Logical name -> connection; all and only the workers that own sessions and do not leave ...
         self.names: dict[str, bytes] = {}
+        #: ... and the fresh workers that do not leave.
+        self.fresh_names: dict[str, bytes] = {}
         #: Placement; least recently used first. Its workers are all in `workers`.
         self.sessions: OrderedDict[SessionKey, bytes] = OrderedDict()
         #: Stateless jobs that wait for any credit, oldest first.
         self.shared: deque[Job] = deque()
         self.shared_bytes = 0
+        #: Bytes of sessions' texts at most, as far as they are known. Its keys are all placed.
+        self.text_bytes: dict[SessionKey, int] = {}
+        #: Jobs that wait for a fresh worker's credit, oldest first.
+        self.fresh_queue: deque[Job] = deque()
+        self.fresh_queue_bytes = 0
         #: All and only the requests that are queued or sent, by client and request id: a resend of one is dropped.
         self.open: dict[tuple[bytes, bytes], Job] = {}
         self.counters: dict[str, int] = dict.fromkeys(
@@ -66,6 +80,11 @@ class Router:
                 "retried",
                 "workers_lost",
                 "handed_over",
+                "fresh",
+                "spilled",
+                "seeds",
+                "seeds_dropped",
+                "rerouted",
                 "refused",
                 "failed",
             ),
@@ -111,6 +130,15 @@ class Router:
         if not self.names:
             return [self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10)]
         self._next_number += 1
+        if size >= self.limits.fresh_bytes and self.fresh_names:
+            if OPERATIONS[request.op].fresh:
+                if (not owned or self._is_native(request.tokenizer)) and self._takes_fresh_path(job):
+                    return self._place_fresh(job, now)
+            elif self._is_rerouted(job):
+                self.counters["rerouted"] += 1
+                self.counters["stale"] += 1
+                why = "so large a change is quicker as a fresh text; send the full text"
+                return [Answer(client, request.request_id, STALE, why)]
         return self._place_owned(job, now) if owned else self._place_stateless(job, now)
 
     # -- events of workers ------------------------------------------------------------------------------------
@@ -125,33 +153,40 @@ class Router:
         tokenizers: list[dict[str, str]],
         now: float,
         demotions: Iterable[Demotion] = (),
+        engine: str = "",
     ) -> list[Instruction]:
         """Take a worker in. One that says ready again only renews itself; a new process takes its name over.
 
-        `demotions` are what it knows of: a broker that restarted learns of them again.
+        `demotions` are what it knows of: a broker that restarted learns of them again. `engine`: a fresh worker's.
         """
         known = self.workers.get(identity)
         if known is not None:
             known.credits, known.credit_bytes, known.last_seen = credits, credit_bytes, now
+            known.engine = engine or known.engine
             return [*self.on_demote(identity, demotions), *self._dispatch(known, now)]
         out: list[Instruction] = self.on_demote(identity, demotions)
         if self.demoted:
             out.append(Tell(identity, "demote", tuple(self.demoted.values())))
-        previous = self.names.get(name)
-        worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now)
+        previous = self.names.get(name) or self.fresh_names.get(name)
+        worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now, bool(engine), engine)
+        worker.bytes_per_s = self.limits.assumed_bytes_per_s
         self.workers[identity] = worker
-        self.names[name] = identity
+        (self.fresh_names if worker.fresh else self.names)[name] = identity
         if previous is not None:
             out += self._lose(self.workers[previous], now)
         return [*out, *self._dispatch(worker, now)]
 
-    def on_heartbeat(self, identity: bytes, stats: dict[str, int] | None, now: float) -> list[Instruction]:
+    def on_heartbeat(
+        self, identity: bytes, stats: dict[str, int] | None, now: float, engine: str = ""
+    ) -> list[Instruction]:
         worker = self.workers.get(identity)
         if worker is None:
             return [Tell(identity, "disconnect")]
         worker.last_seen = now
         if stats is not None:
             worker.stats = stats
+            worker.bytes_per_s = stats.get("bytes_per_s") or self.limits.assumed_bytes_per_s
+        worker.engine = engine or worker.engine
         return []
 
     def on_credit(self, identity: bytes, credits: int, credit_bytes: int, now: float) -> list[Instruction]:
@@ -167,13 +202,24 @@ class Router:
         if worker is None:
             return [Tell(identity, "disconnect")]
         worker.last_seen = now
-        for key in keys if not worker.leaving else ():
+        for key in keys if not worker.leaving and not worker.fresh else ():
             if key not in self.sessions:
                 self._assign(key, worker)
         return []
 
-    def on_done(self, identity: bytes, number: int, code: str, now: float) -> tuple[Job | None, list[Instruction]]:
-        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before."""
+    def payload_of(self, identity: bytes, number: int) -> Any:
+        """Return the frames of a job that a worker was sent and has not answered; None where there is none."""
+        worker = self.workers.get(identity)
+        job = None if worker is None else worker.sent.get(number)
+        return None if job is None else job.payload
+
+    def on_done(
+        self, identity: bytes, number: int, code: str, now: float, seed: Any = None, seed_size: int = 0
+    ) -> tuple[Job | None, list[Instruction]]:
+        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before.
+
+        `seed`: the frames that make a fresh worker's answer the owner's session.
+        """
         worker = self.workers.get(identity)
         if worker is None:
             return None, [Tell(identity, "disconnect")]
@@ -184,13 +230,22 @@ class Router:
         worker.sent_bytes -= job.size
         worker.seconds_per_job += (min(now - job.sent_at, 10.0) - worker.seconds_per_job) / 16
         self._settle(job)
+        out: list[Instruction] = []
         if code == STALE:
             self.counters["stale"] += 1
-        elif code == OK and job.op == "close" and job.key is not None:
-            self._forget(job.key)
-        elif code == OK and job.fork_key is not None and not worker.leaving:
-            self._assign(job.fork_key, worker)
-        return job, self._dispatch(worker, now) if worker.queue or self.shared else []
+        elif code == OK and job.key is not None:
+            if job.op == "close":
+                self._forget(job.key)
+            elif job.fork_key is not None:
+                if not worker.leaving:
+                    self._assign(job.fork_key, worker)
+                    self._note_text(job.fork_key, self.text_bytes.get(job.key))
+            else:
+                self._note_change(job)
+            if seed is not None:
+                out = self._place_seed(job.key, seed, seed_size, now)
+        waiting = self.fresh_queue if worker.fresh else worker.queue or self.shared
+        return job, [*out, *self._dispatch(worker, now)] if waiting else out
 
     def on_leave(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker wants no more work: what waits for it is placed elsewhere, what it was sent it will answer."""
@@ -199,7 +254,7 @@ class Router:
             return []
         worker.last_seen = now
         self._retire(worker)
-        out = self._answer_queue(worker)
+        out = [*self._answer_queue(worker), *self._leave_fresh_path(now)]
         return out if self.names else out + self._refuse_shared()
 
     def on_handover(self, identity: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
@@ -239,7 +294,7 @@ class Router:
         if (name, pid) == self.verifier_process:
             self.verifier, self.verifier_process, self.verdicts = None, None, {}
             return []
-        worker = self.workers.get(self.names.get(name, b""))
+        worker = self.workers.get(self.names.get(name) or self.fresh_names.get(name, b""))
         if worker is None or worker.pid != pid:
             return []
         self.counters["workers_lost"] += 1
@@ -298,6 +353,7 @@ class Router:
         for worker in self.workers.values():
             worker.queue_bytes -= self._drop_expired(worker.queue, now)
         self.shared_bytes -= self._drop_expired(self.shared, now)
+        self.fresh_queue_bytes -= self._drop_expired(self.fresh_queue, now)
         for worker in list(self.workers.values()):
             out += self._dispatch(worker, now)
         if now - self._last_beat >= self.limits.heartbeat_s:
@@ -317,9 +373,11 @@ class Router:
         ]
         out += [Tell(identity, "drain") for identity in self.workers]
         self.verifier, self.verifier_process, self.verdicts = None, None, {}
-        for state in (self.workers, self.names, self.sessions, self.shared, self.open):
+        for names in (self.names, self.fresh_names):
+            names.clear()
+        for state in (self.workers, self.sessions, self.text_bytes, self.shared, self.fresh_queue, self.open):
             state.clear()
-        self.shared_bytes = 0
+        self.shared_bytes = self.fresh_queue_bytes = 0
         self.stopping = True
         return out
 
@@ -331,52 +389,15 @@ class Router:
 
     def tokenizers(self) -> list[dict[str, str]]:
         """Every tokenizer that some worker has, as it is answered now."""
-        found = {(entry["name"], entry["sha256"]): entry for w in self.workers.values() for entry in w.tokenizers}
-        return [self._as_answered(found[key]) for key in sorted(found)]
-
-    def _as_answered(self, entry: dict[str, str]) -> dict[str, str]:
-        demotion = self.demoted.get(entry["sha256"])
-        if demotion is None:
-            return entry
-        when = datetime.fromtimestamp(demotion.when_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-        return {**entry, "status": "reference", "reason": demotion.reason, "demoted": when}
+        return views.tokenizers(self)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the tier: the workers' summed at the top, then the broker's and each worker's own.
+        """Counters of the tier; see views.py."""
+        return views.stats(self)
 
-        'shadow' has the verifier's, beside the workers' of what they sent it; 'demoted' the tokenizers that are so.
-        """
-        summed: dict[str, int] = {}
-        for worker in self.workers.values():
-            for key, value in worker.stats.items():
-                summed[key] = summed.get(key, 0) + value
-        return {
-            **summed,
-            "broker": {
-                **self.counters,
-                "queued": self._queued(),
-                "queued_bytes": self._queued_bytes(),
-                "sent": sum(len(worker.sent) for worker in self.workers.values()),
-                "placements": len(self.sessions),
-            },
-            "shadow": {
-                **{key[7:]: value for key, value in summed.items() if key.startswith("shadow_")},
-                **self.verdicts,
-            },
-            "demoted": [entry for entry in self.tokenizers() if "demoted" in entry],
-            "workers": [
-                {
-                    "name": worker.name,
-                    "pid": worker.pid,
-                    "leaving": worker.leaving,
-                    "sent": len(worker.sent),
-                    "queued": len(worker.queue),
-                    "placements": len(worker.sessions),
-                    **worker.stats,
-                }
-                for worker in sorted(self.workers.values(), key=lambda worker: worker.name)
-            ],
-        }
+    def validate(self) -> None:
+        """Check every invariant that the comments state. For tests, and behind the service's debug flag."""
+        invariants.check(self)
 
     # -- placing ----------------------------------------------------------------------------------------------
 
@@ -384,7 +405,7 @@ class Router:
         assert job.key is not None
         placed = self.sessions.get(job.key)
         worker = self.workers[placed] if placed is not None else self._rendezvous(job.key)
-        if not worker.queue and not self.shared and self._has_credit(worker, job):
+        if not worker.queue and not self.shared and self.has_credit(worker, job):
             # Nothing waits that is older: it goes at once, and takes no room in a queue.
             self._place(job.key, placed, worker)
             self.open[job.client, job.request_id] = job
@@ -414,15 +435,22 @@ class Router:
         return (
             length >= limits.worker_queue
             or (length > 0 and size + job.size > limits.worker_queue_bytes)
-            or self._queued() >= limits.total_queue
-            or (length > 0 and self._queued_bytes() + job.size > limits.total_queue_bytes)
+            or self.queued() >= limits.total_queue
+            or (length > 0 and self.queued_bytes() + job.size > limits.total_queue_bytes)
         )
 
-    def _queued(self) -> int:
-        return len(self.shared) + sum(len(worker.queue) for worker in self.workers.values())
+    def queued(self) -> int:
+        waiting = len(self.shared) + len(self.fresh_queue)
+        return waiting + sum(len(worker.queue) for worker in self.workers.values())
 
-    def _queued_bytes(self) -> int:
-        return self.shared_bytes + sum(worker.queue_bytes for worker in self.workers.values())
+    def queued_bytes(self) -> int:
+        waiting = self.shared_bytes + self.fresh_queue_bytes
+        return waiting + sum(worker.queue_bytes for worker in self.workers.values())
+
+    def _owner(self, key: SessionKey) -> Worker:
+        """Return the worker that a session is placed with, or would be."""
+        placed = self.sessions.get(key)
+        return self.workers[placed] if placed is not None else self._rendezvous(key)
 
     def _rendezvous(self, key: SessionKey) -> Worker:
         packed = "\0".join(key).encode()
@@ -441,19 +469,127 @@ class Router:
     def _assign(self, key: SessionKey, worker: Worker) -> None:
         self._forget(key)
         while len(self.sessions) >= self.limits.sessions:
-            oldest, owner = self.sessions.popitem(last=False)
-            self.workers[owner].sessions.discard(oldest)
+            self._forget(next(iter(self.sessions)))
         self.sessions[key] = worker.identity
         worker.sessions.add(key)
 
+    def _note_text(self, key: SessionKey, size: int | None) -> None:
+        if size is not None and key in self.sessions:
+            self.text_bytes[key] = size
+
+    def _note_change(self, job: Job) -> None:
+        """Keep count of a session's text; one that began before this broker did stays unknown until its next text."""
+        assert job.key is not None
+        known = self.text_bytes.get(job.key)
+        if job.op in ("full", "adopt"):
+            self._note_text(job.key, job.size)
+        elif job.op in ("append", "edit") and known is not None:
+            self._note_text(job.key, known + job.size)
+
     def _forget(self, key: SessionKey) -> None:
+        self.text_bytes.pop(key, None)
         owner = self.sessions.pop(key, None)
         if owner is not None:
             self.workers[owner].sessions.discard(key)
 
+    # -- the fresh path ---------------------------------------------------------------------------------------
+
+    def fresh_workers(self) -> list[Worker]:
+        return [self.workers[identity] for identity in self.fresh_names.values()]
+
+    def _is_native(self, tokenizer: str) -> bool:
+        """Whether its sessions can be seeded: those of a reference would encode their text again anyway."""
+        found = [entry for entry in self.tokenizers() if tokenizer in (entry["name"], entry["sha256"])]
+        return bool(found) and all(entry["status"] == "native" for entry in found)
+
+    def _takes_fresh_path(self, job: Job) -> bool:
+        """Tell whether a fresh worker gets a whole text: always when one is idle, else while the owner takes longer."""
+        if self._queue_is_full(len(self.fresh_queue), self.fresh_queue_bytes, job):
+            self.counters["spilled"] += 1
+            return False
+        fresh, fresh_s = soonest(self.fresh_workers(), job.size, self.fresh_queue_bytes)
+        if not fresh.sent and not self.fresh_queue:
+            return True  # also so that its speed stays known
+        if job.key is not None:
+            owner_s = seconds_on(self._owner(job.key), job.size)
+        else:
+            owners = (self.workers[identity] for identity in self.names.values())
+            _, owner_s = soonest(owners, job.size, self.shared_bytes)
+        if fresh_s <= owner_s:
+            return True
+        self.counters["spilled"] += 1
+        return False
+
+    def _is_rerouted(self, job: Job) -> bool:
+        if job.op not in ("append", "edit") or job.key not in self.text_bytes:
+            return False
+        owner = self.workers[self.sessions[job.key]]
+        text = self.text_bytes[job.key] + job.size
+        return reroute_pays(self.limits, owner, self.fresh_workers(), self.fresh_queue_bytes, job.size, text)
+
+    def _place_fresh(self, job: Job, now: float) -> list[Instruction]:
+        self.counters["fresh"] += 1
+        if job.key is not None:
+            self._place(job.key, self.sessions.get(job.key), self._owner(job.key))
+        job.fresh = True
+        self.open[job.client, job.request_id] = job
+        self.fresh_queue.append(job)
+        self.fresh_queue_bytes += job.size
+        return self._dispatch_fresh(now)
+
+    def _dispatch_fresh(self, now: float) -> list[Instruction]:
+        """Send what waits for a fresh worker, the oldest first, each to the one that would be done first."""
+        out: list[Instruction] = []
+        while self.fresh_queue:
+            job = self.fresh_queue[0]
+            able = [worker for worker in self.fresh_workers() if self.has_credit(worker, job)]
+            if not able:
+                break
+            self.fresh_queue.popleft()
+            self.fresh_queue_bytes -= job.size
+            if not self._expire(job, now):
+                out.append(self._send(soonest(able, job.size)[0], job, now))
+        return out
+
+    def _leave_fresh_path(self, now: float) -> list[Instruction]:
+        """Give what waits for a fresh worker to the others once there is none left."""
+        out: list[Instruction] = []
+        while self.fresh_queue and not self.fresh_names:
+            job = self.fresh_queue.popleft()
+            self.fresh_queue_bytes -= job.size
+            out += self._place_again(job, now)
+        return out
+
+    def _place_again(self, job: Job, now: float) -> list[Instruction]:
+        """Place a job that left the fresh path as if it came only now; it stays open."""
+        job.fresh = False
+        if not self.names:
+            self._settle(job)
+            return [self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10)]
+        del self.open[job.client, job.request_id]
+        placed = self._place_stateless(job, now) if job.key is None else self._place_owned(job, now)
+        if any(isinstance(one, Answer) and one.request_id == job.request_id for one in placed):
+            self.counters["answered"] += 1
+        return placed
+
+    def _place_seed(self, key: SessionKey, seed: Any, size: int, now: float) -> list[Instruction]:
+        """Place a seed with its session's owner, behind all that the owner was given so far, or drop it."""
+        number = self._next_number
+        job = Job(number, b"", number.to_bytes(REQUEST_ID_BYTES, "little"), "seed", key, None, size, None, seed)
+        if self.stopping or not self.names:
+            self.counters["seeds_dropped"] += 1
+            return []
+        owner = self._owner(key)
+        if self._queue_is_full(len(owner.queue), owner.queue_bytes, job):
+            self.counters["seeds_dropped"] += 1
+            return []
+        self._next_number += 1
+        self.counters["seeds"] += 1
+        return self._place_owned(job, now)
+
     # -- dispatching ------------------------------------------------------------------------------------------
 
-    def _has_credit(self, worker: Worker, job: Job) -> bool:
+    def has_credit(self, worker: Worker, job: Job) -> bool:
         # A job larger than all credits goes alone, or it would never go.
         if worker.leaving or len(worker.sent) >= worker.credits:
             return False
@@ -461,12 +597,14 @@ class Router:
 
     def _dispatch(self, worker: Worker, now: float) -> list[Instruction]:
         """Send what waits for this worker, the older of its own queue's head and the shared queue's head first."""
+        if worker.fresh:
+            return self._dispatch_fresh(now)
         out: list[Instruction] = []
         shared_moved = False
         while worker.queue or self.shared:
             own = bool(worker.queue) and (not self.shared or worker.queue[0].number < self.shared[0].number)
             job = worker.queue[0] if own else self.shared[0]
-            if not self._has_credit(worker, job):
+            if not self.has_credit(worker, job):
                 break
             if own:
                 worker.queue.popleft()
@@ -527,11 +665,11 @@ class Router:
     def _retire(self, worker: Worker) -> None:
         """Place nothing on this worker any more."""
         worker.leaving = True
-        if self.names.get(worker.name) == worker.identity:
-            del self.names[worker.name]
-        for key in worker.sessions:
-            del self.sessions[key]
-        worker.sessions.clear()
+        names = self.fresh_names if worker.fresh else self.names
+        if names.get(worker.name) == worker.identity:
+            del names[worker.name]
+        for key in list(worker.sessions):
+            self._forget(key)
 
     def _lose(self, worker: Worker, now: float) -> list[Instruction]:
         """Remove a worker and answer everything that it leaves stranded. It is told, in case it lives."""
@@ -539,9 +677,12 @@ class Router:
         del self.workers[worker.identity]
         out = self._answer_queue(worker)
         again = False
-        for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=True):
+        for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=not worker.fresh):
             job.deaths += 1
-            if job.key is not None:
+            if job.fresh:
+                self.counters["retried"] += 1
+                out += self._place_again(job, now)
+            elif job.key is not None:
                 out.append(self._answer_lost(job))
             elif job.deaths > 1:
                 self._settle(job)
@@ -554,6 +695,7 @@ class Router:
         worker.sent.clear()
         worker.sent_bytes = 0
         out.append(Tell(worker.identity, "disconnect"))
+        out += self._leave_fresh_path(now)
         if again or self.shared:
             out += self._dispatch_shared(now)
         if not self.names:
@@ -595,42 +737,3 @@ class Router:
     def _refuse(self, client: bytes, request_id: bytes, code: str, message: str) -> Answer:
         self.counters["refused"] += 1
         return Answer(client, request_id, code, message)
-
-    # -- checking ---------------------------------------------------------------------------------------------
-
-    def validate(self) -> None:
-        """Check every invariant that the comments state. For tests, and behind the service's debug flag."""
-        seen: dict[tuple[bytes, bytes], Job] = {}
-
-        def see(job: Job) -> None:
-            identity = (job.client, job.request_id)
-            assert identity not in seen, f"job {job.number} is in two places"
-            seen[identity] = job
-
-        for identity, worker in self.workers.items():
-            assert worker.identity == identity
-            assert (self.names.get(worker.name) == identity) is not worker.leaving
-            assert worker.sent_bytes == sum(job.size for job in worker.sent.values())
-            assert worker.queue_bytes == sum(job.size for job in worker.queue)
-            assert len(worker.queue) <= self.limits.worker_queue
-            assert worker.sessions == {key for key, owner in self.sessions.items() if owner == identity}
-            for number, job in worker.sent.items():
-                assert job.number == number
-                see(job)
-            for job in worker.queue:
-                assert job.key is not None
-                see(job)
-            if worker.queue and not worker.leaving and not self.shared:
-                assert not self._has_credit(worker, worker.queue[0]), "work waits although there is credit"
-            if worker.leaving:
-                assert not worker.queue
-        for job in self.shared:
-            assert job.key is None
-            see(job)
-        assert self.shared_bytes == sum(job.size for job in self.shared)
-        assert seen == self.open
-        assert set(self.names.values()) <= self.workers.keys()
-        assert set(self.sessions.values()) <= self.workers.keys()
-        assert len(self.sessions) <= self.limits.sessions
-        assert not self.demoted.keys() & self.restored.keys()
-        assert self.names or not self.shared, "stateless work waits for nobody"

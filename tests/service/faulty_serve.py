@@ -8,8 +8,8 @@ from tokseam.scripts import cli, serve
 from tokseam.workers import supervisor
 
 
-def faulty_tier(*arguments: Any) -> list[supervisor.Child]:
-    children = supervisor.tier(*arguments)
+def faulty_tier(*arguments: Any, **named: Any) -> list[supervisor.Child]:
+    children = supervisor.tier(*arguments, **named)
     for child in children:
         if child.module == "tokseam.workers.repair":
             child.module = "faulty_worker"

@@ -41,7 +41,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 def workers(client: Any) -> dict[str, dict[str, Any]]:
-    return {worker["name"]: worker for worker in client.stats()["workers"]}
+    return {worker["name"]: worker for worker in client.stats()["workers"] if "engine" not in worker}
 
 
 def restarted(client: Any, name: str, pid: int) -> bool:
