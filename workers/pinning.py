@@ -101,6 +101,8 @@ def plan_fresh(workers: int, cores: list[Core], seats: list[Seat | None]) -> lis
     >>> plan_fresh(1, [Core(0, 0, 0), Core(1, 0, 0)], [Seat(0, (0,)), Seat(1, (1,))])
     [Place(cpus=(), nice=10)]
     """
+    if not workers:
+        return []
     taken = {seat.cpu for seat in seats if seat is not None}
     rest = [core.cpu for core in sorted(cores, key=lambda core: (core.node, core.cpu)) if core.cpu not in taken]
     if not taken or len(rest) < workers:

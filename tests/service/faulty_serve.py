@@ -1,4 +1,4 @@
-"""`tokseam serve` with faulty_worker.py in the place of its repair workers. For tests."""
+"""`tokseam serve` with faulty_worker.py in the place of its workers. For tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tokseam.workers import supervisor
 def faulty_tier(*arguments: Any, **named: Any) -> list[supervisor.Child]:
     children = supervisor.tier(*arguments, **named)
     for child in children:
-        if child.module == "tokseam.workers.repair":
+        if child.module in ("tokseam.workers.repair", "tokseam.workers.fresh"):
+            child.arguments = [child.module, *child.arguments]
             child.module = "faulty_worker"
     return children
 

@@ -34,10 +34,10 @@ def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
     raise AssertionError("it did not come true in time")
 
 
-def start_faulty(endpoint: str, deepseek: Path, quarantine: Path) -> RunningTier:
+def start_faulty(endpoint: str, deepseek: Path, quarantine: Path, *arguments: str) -> RunningTier:
     command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid()), "faulty_serve", "serve"]
     command += ["--tokenizer", f"ds={deepseek}", "--endpoint", endpoint, *FAST, "--validate"]
-    command += ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", "--quarantine-dir", str(quarantine)]
+    command += ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", "--quarantine-dir", str(quarantine), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment, start_new_session=True
@@ -110,7 +110,7 @@ def test_a_fault_demotes_everywhere_until_it_is_lifted(
         children = Path(f"/proc/{faulty.process.pid}/task/{faulty.process.pid}/children").read_text().split()
         for child in children:
             os.kill(int(child), signal.SIGKILL)
-        wait_for(lambda: len(workers(client)) == 2 and all(pids[one["name"]] != one["pid"] for one in workers(client)))
+        wait_for(lambda: len(workers(client)) == 3 and all(pids[one["name"]] != one["pid"] for one in workers(client)))
         for session in sessions:
             text = str(session.text) + " PLANTED"
             assert session.append(" PLANTED") == reference(text)
@@ -150,6 +150,30 @@ def test_a_fault_demotes_everywhere_until_it_is_lifted(
     finally:
         assert again.stop() == 0
     assert not list(Path(endpoint[6:]).parent.glob("*.v"))
+
+
+def test_a_fresh_workers_fault_demotes_too(endpoint: str, deepseek: Path, reference: Reference, tmp_path: Path) -> None:
+    """Its wrong ids are the owner's session too, by the seed: the demotion drops that, and the client is healed."""
+    running = start_faulty(endpoint, deepseek, tmp_path / "q", "--fresh-threshold", "0")
+    try:
+        with connect(endpoint) as client:
+            harmed, other = client.session("harmed"), client.session("other")
+            assert other.encode("A text as it should be. ") == reference("A text as it should be. ")
+            assert harmed.encode("A text with a fault SOWN in") != reference("A text with a fault SOWN in")
+            wait_for(lambda: is_demoted(client))
+            assert "an answer (full, path fresh) differed from the reference at id" in entry(client)["reason"]
+            for session in (harmed, other):
+                text = str(session.text) + " SOWN again"
+                assert session.append(" SOWN again") == reference(text)
+                assert session.last is not None
+                assert session.last.path == "reference"
+            assert client.encode("stateless SOWN") == reference("stateless SOWN")
+            assert client.restore("ds")
+            assert harmed.encode("another text") == reference("another text")
+            assert harmed.last is not None
+            assert harmed.last.path == "fresh"
+    finally:
+        running.stop()
 
 
 def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Reference) -> None:
