@@ -254,7 +254,7 @@ class Router:
             return []
         worker.last_seen = now
         self._retire(worker)
-        out = [*self._answer_queue(worker), *self._leave_fresh_path(now)]
+        out = [*self._answer_queue(worker, now), *self._leave_fresh_path(now)]
         return out if self.names else out + self._refuse_shared()
 
     def on_handover(self, identity: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
@@ -347,7 +347,11 @@ class Router:
         out: list[Instruction] = []
         patience = self.limits.heartbeat_s * self.limits.misses
         for worker in list(self.workers.values()):
-            if now - worker.last_seen > patience + worker.sent_bytes * self.limits.grace_s_per_byte:
+            busy_bytes = worker.sent_bytes
+            if worker.fresh and worker.sent:  # it beats between batches: only the largest keeps it silent
+                largest = max(job.size for job in worker.sent.values())
+                busy_bytes = min(busy_bytes, max(largest, self.limits.fresh_batch_bytes))
+            if now - worker.last_seen > patience + busy_bytes * self.limits.grace_s_per_byte:
                 self.counters["workers_lost"] += 1
                 out += self._lose(worker, now)
         for worker in self.workers.values():
@@ -572,20 +576,31 @@ class Router:
             self.counters["answered"] += 1
         return placed
 
-    def _place_seed(self, key: SessionKey, seed: Any, size: int, now: float) -> list[Instruction]:
+    def _place_seed(self, key: SessionKey, seed: Any, size: int, now: float, deaths: int = 0) -> list[Instruction]:
         """Place a seed with its session's owner, behind all that the owner was given so far, or drop it."""
         number = self._next_number
-        job = Job(number, b"", number.to_bytes(REQUEST_ID_BYTES, "little"), "seed", key, None, size, None, seed)
-        if self.stopping or not self.names:
-            self.counters["seeds_dropped"] += 1
-            return []
-        owner = self._owner(key)
-        if self._queue_is_full(len(owner.queue), owner.queue_bytes, job):
+        job = Job(number, b"", number.to_bytes(REQUEST_ID_BYTES, "little"), "seed", key, None, size, None, seed, deaths)
+        owner = self._owner(key) if self.names else None
+        if self.stopping or owner is None or self._queue_is_full(len(owner.queue), owner.queue_bytes, job):
             self.counters["seeds_dropped"] += 1
             return []
         self._next_number += 1
         self.counters["seeds"] += 1
         return self._place_owned(job, now)
+
+    def _pass_seeds_on(self, seeds: Iterable[Job], now: float) -> list[Instruction]:
+        """Give the seeds that a lost owner leaves to the next one, which needs nothing else for its session.
+
+        Not those that two owners died over: perhaps they are why.
+        """
+        out: list[Instruction] = []
+        for job in seeds:
+            assert job.key is not None
+            if job.deaths < 2:
+                out += self._place_seed(job.key, job.payload, job.size, now, job.deaths)
+            else:
+                self.counters["seeds_dropped"] += 1
+        return out
 
     # -- dispatching ------------------------------------------------------------------------------------------
 
@@ -675,11 +690,14 @@ class Router:
         """Remove a worker and answer everything that it leaves stranded. It is told, in case it lives."""
         self._retire(worker)
         del self.workers[worker.identity]
-        out = self._answer_queue(worker)
+        seeds = [job for job in worker.sent.values() if job.op == "seed"]
+        out: list[Instruction] = []
         again = False
         for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=not worker.fresh):
             job.deaths += 1
-            if job.fresh:
+            if job.op == "seed":
+                self._settle(job)
+            elif job.fresh:
                 self.counters["retried"] += 1
                 out += self._place_again(job, now)
             elif job.key is not None:
@@ -695,6 +713,8 @@ class Router:
         worker.sent.clear()
         worker.sent_bytes = 0
         out.append(Tell(worker.identity, "disconnect"))
+        out += self._pass_seeds_on(seeds, now)
+        out += self._answer_queue(worker, now)
         out += self._leave_fresh_path(now)
         if again or self.shared:
             out += self._dispatch_shared(now)
@@ -702,11 +722,15 @@ class Router:
             out += self._refuse_shared()
         return out
 
-    def _answer_queue(self, worker: Worker) -> list[Instruction]:
-        out: list[Instruction] = [self._answer_lost(job) for job in worker.queue]
+    def _answer_queue(self, worker: Worker, now: float) -> list[Instruction]:
+        """Answer what waits for a worker that takes no more; seeds go on to their sessions' next owners."""
+        seeds = [job for job in worker.queue if job.op == "seed"]
+        for job in seeds:
+            self._settle(job)
+        out: list[Instruction] = [self._answer_lost(job) for job in worker.queue if job.op != "seed"]
         worker.queue.clear()
         worker.queue_bytes = 0
-        return out
+        return out + self._pass_seeds_on(seeds, now)
 
     def _answer_lost(self, job: Job) -> Answer:
         """Answer a session's request whose worker is gone, and its state with it."""

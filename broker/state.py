@@ -31,6 +31,8 @@ class Limits(NamedTuple):
     handover_s: float = 5.0
     #: Bytes of a request from which on a fresh worker encodes it, where there is one (figures: workers/README.md).
     fresh_bytes: int = 64 * 1024
+    #: Bytes that a fresh worker encodes at a time, or one text, if that is longer.
+    fresh_batch_bytes: int = 4 * 1024 * 1024
     #: Bytes a second that a worker is taken to encode until it reports its own figure: one slow core.
     assumed_bytes_per_s: float = 20e6
     #: What sending a whole text anew costs beside encoding it: bytes a second over both sockets, and a round trip.

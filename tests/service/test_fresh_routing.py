@@ -10,7 +10,7 @@ from routing_support import answers, ask, ready, sends
 from tokseam.broker.estimates import SEED_WORK, reroute_pays, seconds_on, soonest
 from tokseam.broker.protocol import OPERATIONS, Demotion
 from tokseam.broker.routing import Router
-from tokseam.broker.state import Answer, Instruction, Job, Limits, Send, Worker
+from tokseam.broker.state import Instruction, Job, Limits, Send, Worker
 
 LARGE, SMALL_TEXT = 1000, 10
 LIMITS = Limits(fresh_bytes=100)
@@ -101,11 +101,57 @@ def test_a_seed_has_the_owners_place_and_frames_and_no_client() -> None:
     (one,) = done(router, b"f", seed=SEED)
     assert isinstance(one, Send)
     assert (one.worker, one.job.client, one.job.key, one.job.payload) == (owner, b"", ("t", "s"), SEED)
-    out = router.on_gone(router.workers[owner].name, 100, 0.0)  # it dies with the seed
-    router.validate()
-    assert [one.client for one in out if isinstance(one, Answer)] == [b""]
+    assert one.job.deaths == 0
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["sent", "queued"])
+@pytest.mark.parametrize("event", ["gone", "leave"])
+def test_an_owner_that_dies_or_leaves_with_the_seed_leaves_it_to_the_heir(event: str, waits: bool) -> None:
+    router = tier(credits=1)
+    ask(router, 1, "full", "s", size=LARGE)
+    owner = router.sessions["t", "s"]
     heir = ({b"a", b"b"} - {owner}).pop()
-    assert sends(ask(router, 2, "append", "s")) == [(heir, 2)]  # who answers stale
+    if waits:
+        ask(router, 2, "append", "s")
+    done(router, b"f", seed=SEED)
+    ask(router, 3, "append", "s")
+    name = router.workers[owner].name
+    out = router.on_gone(name, 100, 0.0) if event == "gone" else router.on_leave(owner, 0.0)
+    router.validate()
+    lost = [3] if event == "leave" or not waits else [2, 3]
+    assert answers(out) == [(number, "stale") for number in lost]
+    kept = event == "leave" and not waits  # it was sent, and is taken in by a worker that hands its sessions over
+    assert sent_ops(out) == ([] if kept else [(heir, "seed")])
+    ask(router, 4, "append", "s")
+    assert kept or sent_ops(done(router, heir)) == [(heir, "append")]
+    assert router.counters["stale"] == len(lost)
+
+
+def test_a_seed_that_two_owners_died_over_is_dropped() -> None:
+    router = tier(owners="abc")
+    ask(router, 1, "full", "s", size=LARGE)
+    done(router, b"f", seed=SEED)
+    for lives in (2, 1):
+        (holder,) = [worker.name for worker in router.workers.values() if worker.sent]
+        router.on_gone(holder, 100, 0.0)
+        router.validate()
+        assert len(router.names) == lives
+    assert router.idle
+    assert (router.counters["seeds"], router.counters["seeds_dropped"], router.counters["stale"]) == (2, 1, 0)
+
+
+def test_a_fresh_worker_with_much_ahead_is_not_given_longer_than_a_batch() -> None:
+    limits = LIMITS._replace(heartbeat_s=1.0, misses=4, grace_s_per_byte=0.001, fresh_batch_bytes=2000)
+    for sizes, seconds in (([500], 4.5), ([1000] * 5, 6.0), ([1000, 3000, 1000], 7.0)):
+        router = tier(limits, fresh="f")
+        speed(router, b"f", 10**9)
+        for number, size in enumerate(sizes):
+            ask(router, number, "encode", size=size)
+        for now, alive in ((seconds - 0.1, True), (seconds + 0.1, False)):
+            for worker in (b"a", b"b"):
+                router.on_heartbeat(worker, None, now)
+            router.on_tick(now)
+            assert ("f" in router.fresh_names) is alive
 
 
 def test_an_owner_that_dies_before_the_seed_leaves_it_to_the_heir() -> None:

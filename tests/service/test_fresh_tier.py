@@ -56,7 +56,7 @@ def all_ready(client: Tier) -> dict[str, Any]:
 
 
 def is_new(client: Tier, pid: int) -> bool:
-    return fresh_worker(client)["pid"] != pid
+    return bool(fresh_worker(client)["pid"] != pid)
 
 
 def test_whole_texts_go_there_and_seed_their_owners(fragile: RunningTier, reference: Reference) -> None:
@@ -81,7 +81,7 @@ def test_whole_texts_go_there_and_seed_their_owners(fragile: RunningTier, refere
         def told() -> bool:
             after = client.stats()
             seeds = after["broker"]["seeds"] - before["broker"]["seeds"]
-            return seeds == 8 == after["seeds"] - before["seeds"] == after["seeds_made"] - before["seeds_made"]
+            return bool(seeds == 8 == after["seeds"] - before["seeds"] == after["seeds_made"] - before["seeds_made"])
 
         wait_for(told)
         after = client.stats()
