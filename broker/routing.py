@@ -507,19 +507,22 @@ class Router:
         return bool(found) and all(entry["status"] == "native" for entry in found)
 
     def _takes_fresh_path(self, job: Job) -> bool:
-        """Tell whether a fresh worker gets a whole text: always when one is idle, else while the owner takes longer."""
+        """Tell whether a fresh worker gets a whole text: while the owner would take longer, and an idle one mostly.
+
+        An idle one may be some times slower: its owner's appends need not wait meanwhile. Beyond that, something else
+        has its cores; it is tried again when what it reported is old.
+        """
         if self._queue_is_full(len(self.fresh_queue), self.fresh_queue_bytes, job):
             self.counters["spilled"] += 1
             return False
         fresh, fresh_s = soonest(self.fresh_workers(), job.size, self.fresh_queue_bytes)
-        if not fresh.sent and not self.fresh_queue:
-            return True  # also so that its speed stays known
+        idle = not fresh.sent and not self.fresh_queue
         if job.key is not None:
             owner_s = seconds_on(self._owner(job.key), job.size)
         else:
             owners = (self.workers[identity] for identity in self.names.values())
             _, owner_s = soonest(owners, job.size, self.shared_bytes)
-        if fresh_s <= owner_s:
+        if fresh_s <= owner_s * (self.limits.fresh_slack if idle else 1.0):
             return True
         self.counters["spilled"] += 1
         return False

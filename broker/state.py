@@ -31,6 +31,8 @@ class Limits(NamedTuple):
     handover_s: float = 5.0
     #: Bytes of a request from which on a fresh worker encodes it, where there is one (figures: workers/README.md).
     fresh_bytes: int = 64 * 1024
+    #: How many times longer than the owner an idle fresh worker may take for a text.
+    fresh_slack: float = 4.0
     #: Bytes that a fresh worker encodes at a time, or one text, if that is longer.
     fresh_batch_bytes: int = 4 * 1024 * 1024
     #: Bytes a second that a worker is taken to encode until it reports its own figure: one slow core.

@@ -261,8 +261,15 @@ def test_it_spills_to_owners_while_they_are_sooner_done() -> None:
     assert sent_ops(ask(router, 5, "full", "s5", size=LARGE)) == [(b"f", "full")]
     while router.workers[b"f"].sent:
         done(router, b"f")
-    speed(router, b"f", 1)  # an idle one gets its text however slow it was: how else would that be found out
+    while router.workers[b"a"].sent:
+        done(router, b"a")
+    speed(router, b"f", 250)  # an idle one may be slower by some times
     assert sent_ops(ask(router, 6, "full", "s6", size=LARGE)) == [(b"f", "full")]
+    done(router, b"f")
+    speed(router, b"f", 249)
+    assert sent_ops(ask(router, 7, "full", "s7", size=LARGE)) == [(b"a", "full")]
+    speed(router, b"f", 0)  # it has no figure any more, and is tried again
+    assert sent_ops(ask(router, 8, "full", "s8", size=LARGE)) == [(b"f", "full")]
 
 
 def test_a_full_fresh_queue_spills_instead_of_refusing() -> None:
