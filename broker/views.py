@@ -6,16 +6,17 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .placement import Placement
     from .routing import Router
 
 
-def tokenizers(router: Router) -> list[dict[str, str]]:
+def tokenizers(router: Placement) -> list[dict[str, str]]:
     """Every tokenizer that some worker has, as it is answered now."""
     found = {(entry["name"], entry["sha256"]): entry for w in router.workers.values() for entry in w.tokenizers}
     return [_as_answered(router, found[key]) for key in sorted(found)]
 
 
-def _as_answered(router: Router, entry: dict[str, str]) -> dict[str, str]:
+def _as_answered(router: Placement, entry: dict[str, str]) -> dict[str, str]:
     demotion = router.demoted.get(entry["sha256"])
     if demotion is None:
         return entry
