@@ -328,7 +328,8 @@ class Service:
         """Pass a fresh worker's reply on, and what it makes of the session: no frame of either is copied."""
         sent = self.router.payload_of(identity, number)
         if len(message) != 6 or (sent is not None and len(sent) != 2):
-            log.warning("a seed of %d frames is ignored", len(message))
+            log.warning("a seed in a message of %d frames is ignored", len(message))
+            self._done(identity, number, protocol.OK, message[:4], now)
             return
         reply, ids, header, marks = message[2:]
         # The reply before what follows from it: both leave here before the next message is looked at.

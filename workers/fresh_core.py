@@ -11,7 +11,7 @@ Limits: one thread at a time; no sockets, no clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -173,11 +173,12 @@ class FreshCore(Answering):
         for one in group:
             one.marked = one.request.op == "full" and tokenizer.status == "native"
             documents += [Document(text, **named(one.request.flags), marked=one.marked) for text in one.texts]
-        found: Sequence[engine.Marked | Exception] | None = None
-        if self._engine is not self._cpu and tokenizer.status == "native":
-            found = self._by_engine(tokenizer, documents)
-        if found is None:
-            found = self._cpu.encode(tokenizer, documents)
+        found: list[engine.Marked | Exception] = []
+        for part in _parted(documents, self._engine):
+            by_engine = None
+            if self._engine is not self._cpu and tokenizer.status == "native":
+                by_engine = self._by_engine(tokenizer, part)
+            found += self._cpu.encode(tokenizer, part) if by_engine is None else by_engine
         start = 0
         for one in group:
             one.found = found[start : start + len(one.texts)]
@@ -262,6 +263,19 @@ class FreshCore(Answering):
         """Check the invariants that the comments state. For tests."""
         assert self._documents == sum(len(one.texts) for one in self._gathered)
         assert self.gathered_bytes == sum(len(one.request.body[-1]) for one in self._gathered)
+
+
+def _parted(documents: Sequence[Document], batch_engine: BatchEngine) -> Iterator[Sequence[Document]]:
+    """Yield documents in parts of what an engine takes at most: a batch may hold a request more, or a longer text."""
+    most, bytes_most = batch_engine.batch_documents, batch_engine.batch_bytes
+    first, size = 0, 0
+    for place, document in enumerate(documents):
+        if place > first and (place - first >= most or size + len(document.text) > bytes_most):
+            yield documents[first:place]
+            first, size = place, 0
+        size += len(document.text)
+    if first < len(documents):
+        yield documents[first:]
 
 
 def _characters(text: Buffer) -> int:

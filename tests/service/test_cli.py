@@ -65,6 +65,7 @@ def test_status_and_tokenizers_of_a_tier(tokseam: Callable[..., Result], tier: R
     shown = tokseam("status", "--once", TOKSEAM_ENDPOINT=tier.endpoint).output
     assert "repair-0" in shown
     assert "chars encoded" in shown
+    assert "fresh workers: cpu, " in shown
     listed = tokseam("tokenizers", "--endpoint", tier.endpoint).output
     assert "ds" in listed
     assert "native" in listed or "reference" in listed

@@ -223,10 +223,12 @@ class Failing:
     def __init__(self, *plan: Exception | int) -> None:
         self.plan = list(plan)
         self.calls = 0
+        self.sizes: list[list[int]] = []
         self._cpu = CpuEngine(1)
 
     def encode(self, tokenizer: engine.Tokenizer, documents: Sequence[Document]) -> Any:
         self.calls += 1
+        self.sizes.append([len(document.text) for document in documents])
         found = list(self._cpu.encode(tokenizer, documents))
         if not self.plan:
             return found
@@ -237,6 +239,19 @@ class Failing:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def test_an_engine_gets_no_more_than_it_takes(tokenizer: engine.Tokenizer) -> None:
+    """And where it fails at a part of a batch, the rest is still its own."""
+    batch_engine = Failing(BatchEngineError("out of memory"))
+    core = fresh_core(tokenizer, batch_engine)
+    asked = [frames_of("batch", batch_body([b"word " * 60] * 7 + [b"word " * 300] + [b"a"] * 23))]
+    core.take(0, asked[0])
+    assert core.full
+    (found,) = core.run()
+    assert found.frames == answer(fresh_core(tokenizer), asked[0]).frames
+    assert batch_engine.sizes == [[300] * 3, [300] * 3, [300], [1500], [1] * 10, [1] * 10, [1] * 3]
+    assert core.counters["engine_failures"] == 1
 
 
 @pytest.mark.parametrize(
