@@ -20,6 +20,7 @@ from test_faults import workers as owners
 from test_histories import client_processes
 from tokseam.client import Tier, connect
 from tokseam.scripts.serve import RunningTier, running_tier
+from tokseam.workers import pinning
 
 Reference = Callable[..., list[int]]
 
@@ -91,6 +92,15 @@ def test_whole_texts_go_there_and_seed_their_owners(fragile: RunningTier, refere
         assert (after["seeds_refused"], after["engine_failures"]) == (0, 0)
         assert after["batches"] > before.get("batches", 0)
         assert fresh_worker(client)["engine"].startswith("cpu, ")
+
+
+def test_it_gives_way_where_it_shares_cores(fragile: RunningTier) -> None:
+    cores = pinning.allowed_cores()
+    (place,) = pinning.plan_fresh(1, cores, pinning.plan(2, cores))
+    with connect(fragile.endpoint) as client:
+        pid = all_ready(client)["pid"]
+        assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + place.nice)
+        assert os.sched_getaffinity(pid) == set(place.cpus or os.sched_getaffinity(0))
 
 
 def test_a_killed_fresh_worker_is_not_noticed(fragile: RunningTier, reference: Reference) -> None:

@@ -176,6 +176,35 @@ def test_a_fresh_workers_fault_demotes_too(endpoint: str, deepseek: Path, refere
         running.stop()
 
 
+def test_a_change_that_is_cheaper_as_a_fresh_text(
+    endpoint: str, deepseek: Path, reference: Reference, tmp_path: Path
+) -> None:
+    """The fresh worker here tells of a great speed: a large append behind a short text is its, a short one is not."""
+    running = start_faulty(endpoint, deepseek, tmp_path / "q", "--fresh-threshold", "1000")
+    try:
+        with connect(endpoint) as client:
+            session = client.session("grows")
+            text = "A short text. " * 100
+            wait_for(lambda: client.stats().get("bytes_per_s", 0) >= 10**10)
+            assert session.encode(text) == reference(text)
+            for delta, path, rerouted in (
+                ("A large step. " * 20_000, "fresh", 1),
+                ("A small step. " * 100, "append", 1),
+            ):
+                text += delta
+                assert session.append(delta) == reference(text)
+                assert session.last is not None
+                assert session.last.path == path
+                broker = client.stats()["broker"]
+                assert (broker["rerouted"], broker["stale"]) == (rerouted, rerouted)
+            edited = "Another beginning. " * 20_000
+            session.edit(0, 7, edited)
+            assert session.ids == reference(edited + text[7:])
+            assert client.stats()["broker"]["rerouted"] == 2
+    finally:
+        running.stop()
+
+
 def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Reference) -> None:
     off = ["--shadow-rate", "0"]
     with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1, arguments=off) as running:
