@@ -35,8 +35,8 @@ class Limits(NamedTuple):
     fresh_slack: float = 4.0
     #: Bytes that a fresh worker encodes at a time, or one text, if that is longer.
     fresh_batch_bytes: int = 4 * 1024 * 1024
-    #: Bytes a second that a worker is taken to encode until it reports its own figure: one slow core.
-    assumed_bytes_per_s: float = 20e6
+    #: Bytes a second that a worker is taken to encode until it reports its own figure: one core.
+    assumed_bytes_per_s: float = 50e6
     #: What sending a whole text anew costs beside encoding it: bytes a second over both sockets, and a round trip.
     transfer_bytes_per_s: float = 500e6
     round_trip_s: float = 0.001

@@ -21,10 +21,18 @@ from . import shell
 from .answering import Seam
 from .cpu_engine import BATCH_DOCUMENTS, CpuEngine
 from .fresh_core import FreshCore, Limits
+from .speed import Speed
+
+#: Seconds after which its speed counts as unknown, so that it gets texts again: what slowed it down may be over.
+SPEED_STALE_S = 5.0
 
 
 class Shell(shell.Shell[FreshCore]):
     """A worker's loop around batches."""
+
+    def __init__(self, core: FreshCore, settings: shell.Settings) -> None:
+        super().__init__(core, settings)
+        self.speed = Speed(SPEED_STALE_S)
 
     def _work(self, job: int, message: list[bytes]) -> None:
         """Gather a request, and what arrived with it; then answer all of them."""

@@ -8,14 +8,15 @@ from typing import Final
 TELLING_BYTES: Final = 16 * 1024
 #: Weight of the newest measurement: half of a change is seen after two.
 WEIGHT: Final = 0.3
-#: Seconds after which a measurement says nothing any more: what slowed this worker down then may be over.
-STALE_S: Final = 5.0
+#: Seconds after which a measurement says nothing any more, where nobody says otherwise.
+STALE_S: Final = 300.0
 
 
 class Speed:
     """A moving mean of bytes a second over encodes that were long enough to tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, stale_s: float = STALE_S) -> None:
+        self._stale_s = stale_s
         self._bytes_per_s = 0.0
         self._measured_at = float("-inf")
 
@@ -24,10 +25,10 @@ class Speed:
         if size < TELLING_BYTES or ended <= started:
             return
         measured = size / (ended - started)
-        fresh = started - self._measured_at > STALE_S
+        fresh = started - self._measured_at > self._stale_s
         self._bytes_per_s = measured if fresh else self._bytes_per_s + WEIGHT * (measured - self._bytes_per_s)
         self._measured_at = ended
 
     def bytes_per_s(self, now: float) -> int:
         """Return the mean; 0 where there is none, or only an old one."""
-        return 0 if now - self._measured_at > STALE_S else max(1, int(self._bytes_per_s))
+        return 0 if now - self._measured_at > self._stale_s else max(1, int(self._bytes_per_s))

@@ -180,9 +180,13 @@ def test_a_speed_is_of_late_and_of_long_texts() -> None:
     assert speed.bytes_per_s(2.0) == 1_000_000
     speed.note(4_000_000, 2.0, 3.0)
     assert 1_000_000 < speed.bytes_per_s(3.0) < 4_000_000
-    assert speed.bytes_per_s(3.0 + STALE_S + 0.1) == 0
-    speed.note(3_000_000, 10.0, 11.0)  # what was before it says nothing any more
-    assert speed.bytes_per_s(11.0) == 3_000_000
+    later = 3.0 + STALE_S + 0.1
+    assert speed.bytes_per_s(later) == 0
+    speed.note(3_000_000, later, later + 1.0)  # what was before it says nothing any more
+    assert speed.bytes_per_s(later + 1.0) == 3_000_000
+    short = Speed(stale_s=2.0)
+    short.note(1_000_000, 0.0, 1.0)
+    assert (short.bytes_per_s(3.0), short.bytes_per_s(3.1)) == (1_000_000, 0)
 
 
 def test_where_pinning_is_not_allowed_it_says_so() -> None:
