@@ -5,6 +5,8 @@ is to be seeded also its cuts and marks. cpu_engine.py is one; one on a GPU stan
 engine can't do any more (no memory on its device, a device that is lost) it says by BatchEngineError, and the CPU
 engine encodes that batch instead: nothing is lost, and a counter tells.
 
+Which one a fresh worker has is fresh.py's choice (`engines_of`).
+
 Limits: no requests, no replies, no sockets; a batch engine sees texts alone.
 """
 

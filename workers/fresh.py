@@ -19,10 +19,13 @@ from tokseam.broker.protocol import Envelope
 
 from . import shell
 from .answering import Seam
-from .cpu_engine import BATCH_DOCUMENTS, CpuEngine
+from .batch_engine import BatchEngine
+from .cpu_engine import CpuEngine
 from .fresh_core import FreshCore, Limits
 from .speed import Speed
 
+#: Requests taken at a time: as many as make a batch, so that the next one is here when the last one ends.
+CREDITS = 256
 #: Seconds after which its speed counts as unknown, so that it gets texts again: what slowed it down may be over.
 SPEED_STALE_S = 5.0
 
@@ -88,13 +91,20 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     if tokenizers is None:
         return 2
     limits = Limits(options.message_max_bytes - protocol.HEADER_MAX_BYTES, options.message_max_bytes)
-    cpu = CpuEngine(options.threads or usable_cores())
-    core = FreshCore(tokenizers, cpu, cpu, limits, sampler=shell.sampler_of(options), seam=seam)
+    batch_engine, cpu = engines_of(options.threads or usable_cores())
+    core = FreshCore(tokenizers, batch_engine, cpu, limits, sampler=shell.sampler_of(options), seam=seam)
     try:
-        Shell(core, shell.settings_of(options, BATCH_DOCUMENTS)).run()
+        Shell(core, shell.settings_of(options, CREDITS)).run()
     finally:
-        cpu.close()
+        for one in {batch_engine, cpu}:
+            one.close()
     return 0
+
+
+def engines_of(threads: int) -> tuple[BatchEngine, BatchEngine]:
+    """Return the batch engine to use, and the CPU's, which takes over where it fails; here they are one."""
+    cpu = CpuEngine(threads)
+    return cpu, cpu
 
 
 def usable_cores() -> int:
