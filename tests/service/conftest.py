@@ -78,7 +78,7 @@ def plain_tier(short_folder: Path) -> Iterator[RunningTier]:
         {"ds": DEEPSEEK},
         endpoint=f"ipc://{short_folder}/plain.sock",
         repair_workers=2,
-        arguments=[*FAST, "--validate", "--fresh-workers", "0"],
+        arguments=[*FAST, "--validate", "--fresh-workers", "0", "--shadow-rate", "0"],
     ) as running:
         yield running
 
