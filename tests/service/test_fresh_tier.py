@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_support import FAST
-from test_faults import restarted as owner_restarted
-from test_faults import wait_for
-from test_faults import workers as owners
-from test_histories import client_processes
+from service_support import FAST, client_processes, owners, restarted, wait_for
 from tokseam.client import Tier, connect
 from tokseam.scripts.serve import RunningTier, running_tier
 from tokseam.workers import pinning
@@ -169,7 +165,7 @@ def test_an_owner_that_dies_with_the_seed(fragile: RunningTier, reference: Refer
             os.kill(worker["pid"], signal.SIGKILL)
             for session in sessions:
                 assert session.append("!") == reference(text + "!")
-            wait_for(functools.partial(owner_restarted, client, name, worker["pid"]))
+            wait_for(functools.partial(restarted, client, name, worker["pid"]))
             for session in sessions:
                 assert session.append("?") == reference(text + "!?")
                 session.close()
