@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections.abc import Callable, Sequence
@@ -234,7 +235,7 @@ class Failing:
             return found
         what = self.plan.pop(0)
         if isinstance(what, Exception):
-            raise what
+            raise copy.copy(what)  # the plan outlives its test, and must not keep a traceback with all its frames
         return found[:what]
 
     def close(self) -> None:
