@@ -6,7 +6,7 @@ import random
 
 import pytest
 from support.families import Family
-from support.paragraphs import PARAGRAPHS
+from support.hostile import PARAGRAPHS
 from tokseam.client import Embedded
 from tokseam.client.errors import BadRequestError
 from tokseam.kernels import engine
