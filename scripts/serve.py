@@ -29,6 +29,7 @@ from tokseam.broker.endpoints import (
     shadow_endpoint,
 )
 from tokseam.broker.state import Limits as BrokerLimits
+from tokseam.kernels.engine import CHUNK_CACHE_BYTES
 from tokseam.workers import pinning, quarantine, sampling
 from tokseam.workers.core import Limits as WorkerLimits
 from tokseam.workers.supervisor import Supervisor, tier
@@ -79,6 +80,12 @@ READY = "tokseam ready:"
     help="Memory of a worker's sessions; the least recently used goes first.",
 )
 @setting(
+    "--chunk-cache-bytes",
+    type=click.IntRange(0),
+    default=CHUNK_CACHE_BYTES,
+    help="Memory that a worker keeps for each tokenizer to recognise large chunks of text; 0: none.",
+)
+@setting(
     "--placements", type=click.IntRange(1), default=BrokerLimits().sessions, help="Sessions that the broker places."
 )
 @setting(
@@ -119,6 +126,7 @@ def command(
     queue: int,
     sessions: int,
     session_bytes: int,
+    chunk_cache_bytes: int,
     placements: int,
     heartbeat_s: float,
     shadow_rate: float,
@@ -160,6 +168,7 @@ def command(
         worker_arguments=[
             *("--message-max-bytes", str(message_max_bytes)),
             *("--heartbeat-s", str(heartbeat_s)),
+            *("--chunk-cache-bytes", str(chunk_cache_bytes)),
             *(["--shadow-endpoint", samples, "--shadow-rate", str(shadow_rate)] if shadow_rate else []),
             *("--shadow-bytes-per-s", str(shadow_bytes_per_s / (repair_workers + fresh_workers))),
         ],

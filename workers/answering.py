@@ -95,7 +95,8 @@ class Answering:
         drawn = {}
         if self._sampler is not None:
             drawn = {"shadow_drawn": self._sampler.drawn, "shadow_skipped": self._sampler.skipped}
-        return {**self.counters, **drawn}
+        kept = sum(one.chunk_cache_bytes for one in {id(one): one for one in self.names.values()}.values())
+        return {**self.counters, "chunk_cache_bytes": kept, **drawn}
 
     # -- tokenizers -------------------------------------------------------------------------------------------
 

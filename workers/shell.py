@@ -311,6 +311,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--io-cpus", type=parse_list, default=[])
     parser.add_argument("--heartbeat-s", type=float, default=1.0)
     parser.add_argument("--message-max-bytes", type=int, default=protocol.MESSAGE_MAX_BYTES)
+    parser.add_argument("--chunk-cache-bytes", type=int, default=engine.CHUNK_CACHE_BYTES, help="a tokenizer; 0: none")
     parser.add_argument("--shadow-endpoint", help="where the verifier takes samples; without it there are none")
     parser.add_argument("--shadow-rate", type=float, default=RATE)
     parser.add_argument("--shadow-bytes-per-s", type=float, default=BYTES_PER_S, help="of this worker alone")
@@ -342,6 +343,8 @@ def prepare(options: argparse.Namespace, references: bool = True) -> dict[str, e
     except BadTokenizerError as error:
         print(f"tokseam: {error}", file=sys.stderr)
         return None
+    for tokenizer in tokenizers.values():
+        tokenizer.bound_chunk_cache(options.chunk_cache_bytes)
     for tokenizer in tokenizers.values() if references else ():
         # Makes its reference, if it was not made yet: that takes a second, and within a request the broker would take
         # this worker for dead.
