@@ -12,6 +12,7 @@
 #include "characters.hpp"
 #include "image.hpp"
 #include "merge_lanes.hpp"
+#include "merge_windows.hpp"
 #include "merges.hpp"
 #include "vocabulary.hpp"
 #include "whole_characters.hpp"
@@ -43,15 +44,11 @@ class Bpe {
   // Appends the ids of `piece`. `work` is room to work in.
   void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids) const {
     start_symbols(piece, work);
-    if (work.size() > MergeLanes::kMostSymbols) {
-      merges_.apply(work);
-      ids.insert(ids.end(), work.begin(), work.end());
-      return;
-    }
+    if (work.size() > MergeLanes::kMostSymbols) return MergeWindows(merges_).apply(work, ids);
     MergeLanes(merges_).run(
         1, [&](std::size_t, std::uint32_t* symbols, std::uint32_t* ranks) { return start(work, symbols, ranks); },
-        [&](std::size_t, const std::uint32_t* symbols, std::size_t count) {
-          ids.insert(ids.end(), symbols, symbols + count);
+        [&](std::size_t, const MergeLanes::Result& result) {
+          result.each([&](std::uint32_t id, std::size_t) { ids.push_back(id); });
         });
   }
 
@@ -67,9 +64,10 @@ class Bpe {
           start_symbols(pieces[i], work);
           return start(work, symbols, ranks);
         },
-        [&](std::size_t i, const std::uint32_t* symbols, std::size_t count) {
-          std::copy_n(symbols, count, ids + starts[i]);
-          counts[i] = static_cast<std::uint32_t>(count);
+        [&](std::size_t i, const MergeLanes::Result& result) {
+          std::uint32_t* to = ids + starts[i];
+          result.each([&](std::uint32_t id, std::size_t) { *to++ = id; });
+          counts[i] = static_cast<std::uint32_t>(to - (ids + starts[i]));
         });
   }
 

@@ -13,13 +13,31 @@
 namespace tokseam {
 
 class MergeLanes {
+  static constexpr std::size_t kBlock = 8;  // keys compared at once
+  struct Lane;
+
  public:
   static constexpr std::size_t kMostSymbols = 48;  // of a piece
+
+  // What a piece became.
+  class Result {
+   public:
+    explicit Result(const Lane& lane) : lane_(lane) {}
+    // visit(id, symbols that it is made of), in order.
+    template <class Visit>
+    void each(Visit&& visit) const {
+      for (std::size_t at = lane_.next[0]; at <= lane_.size; at = lane_.next[at])
+        visit(lane_.symbols[at], std::size_t{lane_.next[at]} - at);
+    }
+
+   private:
+    const Lane& lane_;
+  };
 
   explicit MergeLanes(const Merges& merges) : merges_(merges) {}
 
   // For each i < pieces, in any order: start(i, symbols, ranks) fills in what piece i begins as, symbols[0 .. n) and
-  // ranks[k] of the pair that begins at symbol k, and returns n <= kMostSymbols; done(i, symbols, count) is handed what it
+  // ranks[k] of the pair that begins at symbol k, and returns n <= kMostSymbols; done(i, result) is handed what it
   // becomes.
   template <class Start, class Done>
   void run(std::size_t pieces, Start&& start, Done&& done) {
@@ -32,9 +50,7 @@ class MergeLanes {
           ++i;
           continue;
         }
-        std::size_t at = 0;
-        for (std::size_t k = 0; k < lane.left; ++k) lane.symbols[k] = lane.symbols[at = lane.next[at]];
-        done(lane.piece, lane.symbols.data(), lane.left);
+        done(lane.piece, Result{lane});
         if (next < pieces)
           begin(lane, next++, start);
         else
@@ -44,10 +60,6 @@ class MergeLanes {
   }
 
  private:
-  // PERF: so many that a slot has come from the farthest cache until it is a lane's turn again.
-  static constexpr std::size_t kLanes = 12;
-  static constexpr std::size_t kBlock = 8;  // keys compared at once
-
   // Symbols stay where they are, at 1 .. size; next[i] and previous[i] lead to the ones that are left, and to one at
   // either end that merges with none: PERF: so that no step has to ask whether it is at an end. keys[i]: the rank of the
   // pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoRank beyond the last.
@@ -55,9 +67,12 @@ class MergeLanes {
     std::array<std::uint32_t, kMostSymbols + 2> symbols;
     std::array<std::uint32_t, kMostSymbols + 2 * kBlock> keys;
     std::array<std::uint8_t, kMostSymbols + 2> next, previous;
-    std::size_t size, left, piece;
+    std::size_t size, piece;
     std::size_t merged;  // the place whose pairs are to be looked up
   };
+
+  // PERF: so many that a slot has come from the farthest cache until it is a lane's turn again.
+  static constexpr std::size_t kLanes = 12;
 
   static std::uint32_t key_of(std::uint32_t rank, std::size_t place) {
     return rank == kNoRank ? kNoRank : rank << 6 | static_cast<std::uint32_t>(place);
@@ -65,9 +80,9 @@ class MergeLanes {
 
   template <class Start>
   static void begin(Lane& lane, std::size_t piece, Start&& start) {
-    auto& [symbols, keys, next, previous, size, left, number, merged] = lane;
+    auto& [symbols, keys, next, previous, size, number, merged] = lane;
     number = piece;
-    size = left = start(piece, symbols.data() + 1, keys.data() + 1);
+    size = start(piece, symbols.data() + 1, keys.data() + 1);
     symbols[0] = symbols[size + 1] = kNoId;
     for (std::size_t i = 1; i < size; ++i) keys[i] = key_of(keys[i], i);
     keys[0] = kNoRank;
@@ -83,7 +98,7 @@ class MergeLanes {
 
   // Looks up what the merge before made, and does the next one. False where none is left.
   bool step(Lane& lane) const {
-    auto& [symbols, keys, next, previous, size, left, piece, merged] = lane;
+    auto& [symbols, keys, next, previous, size, piece, merged] = lane;
     keys[merged] = key_of(merges_.find(symbols[merged], symbols[next[merged]]), merged);
     const std::size_t before = previous[merged];
     keys[before] = key_of(merges_.find(symbols[before], symbols[merged]), before);
@@ -100,7 +115,6 @@ class MergeLanes {
     keys[gone] = kNoRank;
     next[merged] = static_cast<std::uint8_t>(behind);
     previous[behind] = static_cast<std::uint8_t>(merged);
-    --left;
     merges_.prefetch(symbols[merged], symbols[behind]);
     merges_.prefetch(symbols[previous[merged]], symbols[merged]);
     return true;

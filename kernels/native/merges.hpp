@@ -126,13 +126,16 @@ class Merges {
     }
   }
 
-  // Merge `symbols` in place; on return it holds the ids. A heap of (rank, position) over a linked list: n log n whatever
-  // the text. For few symbols merge_lanes.hpp is quicker; both give the same ids.
-  void apply(std::vector<std::uint32_t>& symbols) const {
+  // visit(id, symbols that it is made of) of what `symbols` become, in order. A heap of (rank, position) over a linked
+  // list: n log n whatever the text. For few symbols merge_lanes.hpp is quicker, for many merge_windows.hpp; all give the
+  // same ids.
+  template <class Visit>
+  void apply(std::span<const std::uint32_t> symbols, Visit&& visit) const {
     const std::size_t n = symbols.size();
     constexpr std::uint32_t kEnd = 0xFFFFFFFF;
     struct Node {
       std::uint32_t previous, next;
+      std::uint32_t id;
       std::uint32_t rank;  // of this symbol and the next, kNoRank where none; a merged-away symbol has kNoRank
     };
     std::vector<Node> nodes(n);
@@ -141,14 +144,14 @@ class Merges {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t rank = i + 1 < n ? find(symbols[i], symbols[i + 1]) : kNoRank;
       nodes[i] = {i ? static_cast<std::uint32_t>(i - 1) : kEnd, i + 1 < n ? static_cast<std::uint32_t>(i + 1) : kEnd,
-                  rank};
+                  symbols[i], rank};
       if (rank != kNoRank) start.push_back(static_cast<std::uint64_t>(rank) << 32 | i);
     }
     std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> queue(std::greater<>(),
                                                                                          std::move(start));
     const auto update = [&](std::uint32_t at) {
       Node& node = nodes[at];
-      node.rank = node.next == kEnd ? kNoRank : find(symbols[at], symbols[node.next]);
+      node.rank = node.next == kEnd ? kNoRank : find(node.id, nodes[node.next].id);
       if (node.rank != kNoRank) queue.push(static_cast<std::uint64_t>(node.rank) << 32 | at);
     };
     while (!queue.empty()) {
@@ -158,7 +161,7 @@ class Merges {
       Node& node = nodes[at];
       if (node.rank != static_cast<std::uint32_t>(top >> 32)) continue;  // what was queued is no longer so
       const std::uint32_t gone = node.next;
-      symbols[at] = merged_[node.rank];
+      node.id = merged_[node.rank];
       node.next = nodes[gone].next;
       if (node.next != kEnd) nodes[node.next].previous = at;
       nodes[gone].rank = kNoRank;
@@ -166,9 +169,11 @@ class Merges {
       update(at);
       if (node.previous != kEnd) update(node.previous);
     }
-    std::size_t count = 0;
-    for (std::uint32_t at = 0; at != kEnd; at = nodes[at].next) symbols[count++] = symbols[at];
-    symbols.resize(count);
+    for (std::size_t at = 0; at < n;) {
+      const std::size_t next = nodes[at].next == kEnd ? n : nodes[at].next;
+      visit(nodes[at].id, next - at);
+      at = next;
+    }
   }
 
  private:
