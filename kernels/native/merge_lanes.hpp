@@ -8,7 +8,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "ascii_classes.hpp"
 #include "merges.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace tokseam {
 
@@ -17,7 +22,7 @@ class MergeLanes {
   struct Lane;
 
  public:
-  static constexpr std::size_t kMostSymbols = 48;  // of a piece
+  static constexpr std::size_t kMostSymbols = 256;  // of a piece; beyond, looking for the least key takes too long
 
   // What a piece became.
   class Result {
@@ -66,16 +71,19 @@ class MergeLanes {
   struct Lane {
     std::array<std::uint32_t, kMostSymbols + 2> symbols;
     std::array<std::uint32_t, kMostSymbols + 2 * kBlock> keys;
-    std::array<std::uint8_t, kMostSymbols + 2> next, previous;
+    std::array<std::uint16_t, kMostSymbols + 2> next, previous;
     std::size_t size, piece;
     std::size_t merged;  // the place whose pairs are to be looked up
   };
+
+  static constexpr int kPlaceBits = 9;
+  static_assert(Merges::kMaxRankBits + kPlaceBits <= 32);
 
   // PERF: so many that a slot has come from the farthest cache until it is a lane's turn again.
   static constexpr std::size_t kLanes = 12;
 
   static std::uint32_t key_of(std::uint32_t rank, std::size_t place) {
-    return rank == kNoRank ? kNoRank : rank << 6 | static_cast<std::uint32_t>(place);
+    return rank == kNoRank ? kNoRank : rank << kPlaceBits | static_cast<std::uint32_t>(place);
   }
 
   template <class Start>
@@ -88,13 +96,42 @@ class MergeLanes {
     keys[0] = kNoRank;
     for (std::size_t i = std::max<std::size_t>(size, 1); i < size + 1 + kBlock; ++i) keys[i] = kNoRank;
     for (std::size_t i = 0; i <= size; ++i) {
-      next[i] = static_cast<std::uint8_t>(i + 1);
-      previous[i + 1] = static_cast<std::uint8_t>(i);
+      next[i] = static_cast<std::uint16_t>(i + 1);
+      previous[i + 1] = static_cast<std::uint16_t>(i);
     }
-    next[size + 1] = static_cast<std::uint8_t>(size + 1);
+    next[size + 1] = static_cast<std::uint16_t>(size + 1);
     merged = size + 1;  // nothing yet: what is looked up there merges with none
-    previous[size + 1] = static_cast<std::uint8_t>(size + 1);
+    previous[size + 1] = static_cast<std::uint16_t>(size + 1);
   }
+
+  // The least key of those before place `size`, and of as many more as make up a block.
+  std::uint32_t least(const std::uint32_t* keys, std::size_t size) const {
+#if defined(__x86_64__)
+    if (size > 2 * kBlock && has_avx2_) return least_avx2(keys, size);
+#endif
+    std::array<std::uint32_t, kBlock> some;
+    for (std::size_t k = 0; k < kBlock; ++k) some[k] = keys[k];
+    for (std::size_t i = kBlock; i < size; i += kBlock)
+      for (std::size_t k = 0; k < kBlock; ++k) some[k] = std::min(some[k], keys[i + k]);
+    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
+      for (std::size_t k = 0; k < width; ++k) some[k] = std::min(some[k], some[k + width]);
+    return some[0];
+  }
+
+#if defined(__x86_64__)
+  // SAFETY: keys go on for a block behind the last.
+  __attribute__((target("avx2"))) static std::uint32_t least_avx2(const std::uint32_t* keys, std::size_t size) {
+    const auto load = [keys](std::size_t i) __attribute__((target("avx2"))) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys + i));
+    };
+    __m256i some = load(0);
+    for (std::size_t i = kBlock; i < size; i += kBlock) some = _mm256_min_epu32(some, load(i));
+    __m128i four = _mm_min_epu32(_mm256_castsi256_si128(some), _mm256_extracti128_si256(some, 1));
+    four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0xB1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(four));
+  }
+#endif
 
   // Looks up what the merge before made, and does the next one. False where none is left.
   bool step(Lane& lane) const {
@@ -102,25 +139,23 @@ class MergeLanes {
     keys[merged] = key_of(merges_.find(symbols[merged], symbols[next[merged]]), merged);
     const std::size_t before = previous[merged];
     keys[before] = key_of(merges_.find(symbols[before], symbols[merged]), before);
-    std::array<std::uint32_t, kBlock> least;
-    for (std::size_t k = 0; k < kBlock; ++k) least[k] = keys[k];
-    for (std::size_t i = kBlock; i < size; i += kBlock)
-      for (std::size_t k = 0; k < kBlock; ++k) least[k] = std::min(least[k], keys[i + k]);
-    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
-      for (std::size_t k = 0; k < width; ++k) least[k] = std::min(least[k], least[k + width]);
-    if (least[0] == kNoRank) return false;
-    merged = least[0] & 63;
+    const std::uint32_t best = least(keys.data(), size);
+    if (best == kNoRank) return false;
+    merged = best & ((1U << kPlaceBits) - 1);
     const std::size_t gone = next[merged], behind = next[gone];
-    symbols[merged] = merges_.merged(least[0] >> 6);
+    symbols[merged] = merges_.merged(best >> kPlaceBits);
     keys[gone] = kNoRank;
-    next[merged] = static_cast<std::uint8_t>(behind);
-    previous[behind] = static_cast<std::uint8_t>(merged);
+    next[merged] = static_cast<std::uint16_t>(behind);
+    previous[behind] = static_cast<std::uint16_t>(merged);
     merges_.prefetch(symbols[merged], symbols[behind]);
     merges_.prefetch(symbols[previous[merged]], symbols[merged]);
     return true;
   }
 
   const Merges& merges_;
+#if defined(__x86_64__)
+  const bool has_avx2_ = AsciiClasses::has_avx2();
+#endif
   std::array<Lane, kLanes> room_;
   std::array<Lane*, kLanes> lanes_ = [this] {
     std::array<Lane*, kLanes> lanes;

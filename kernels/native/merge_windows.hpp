@@ -22,8 +22,13 @@ class MergeWindows {
     symbols_ = symbols;
     joined_.clear();
     end_ = 0;
-    for (std::size_t begin = 0; begin < symbols_.size(); begin += kTogether * kWindow) {
+    window_ = kShortWindow;
+    for (std::size_t begin = 0; begin < symbols_.size(); begin += kTogether * window_) {
       merge_windows(begin);
+      if (begin == 0 && has_long_tokens()) {
+        window_ = kLongWindow;
+        merge_windows(begin);
+      }
       if (!join()) return merges_.apply(symbols, [&](std::uint32_t id, std::size_t) { ids.push_back(id); });
     }
     for (const Token& token : joined_) ids.push_back(token.id);
@@ -35,8 +40,11 @@ class MergeWindows {
     std::uint32_t id, count;
     bool operator==(const Token&) const = default;
   };
-  static constexpr std::size_t kWindow = MergeLanes::kMostSymbols;  // symbols
-  static constexpr std::size_t kTogether = 64;                      // windows
+  // PERF: a merge in a short window is quicker, but where tokens are long, as of a run of spaces, most of its seams would
+  // have to be mended.
+  static constexpr std::size_t kShortWindow = 48, kLongWindow = MergeLanes::kMostSymbols;  // symbols
+  static constexpr std::size_t kLongTokens = 10;                                           // symbols
+  static constexpr std::size_t kTogether = 64;                                             // windows
   // A seam that needs more tokens than so many on its left is one of a text made for that: the heap takes all of it.
   static constexpr std::size_t kMostTaken = 64;
 
@@ -48,10 +56,10 @@ class MergeWindows {
 
   // The windows from `begin` on, each by itself, and what the tokens at their seams become by themselves.
   void merge_windows(std::size_t begin) {
-    const std::size_t size = std::min(symbols_.size() - begin, kTogether * kWindow);
-    const std::size_t windows = (size + kWindow - 1) / kWindow;
+    const std::size_t size = std::min(symbols_.size() - begin, kTogether * window_);
+    const std::size_t windows = (size + window_ - 1) / window_;
     const auto part = [&](std::size_t i) {
-      return symbols_.subspan(begin + i * kWindow, std::min(kWindow, size - i * kWindow));
+      return symbols_.subspan(begin + i * window_, std::min(window_, size - i * window_));
     };
     windows_.resize(windows);
     lanes_.run(
@@ -63,10 +71,16 @@ class MergeWindows {
         windows - 1,
         [&](std::size_t i, auto* symbols, auto* ranks) {
           const std::size_t left = windows_[i].back().count, right = windows_[i + 1].front().count;
-          if (left + right > kWindow) return std::size_t{0};
-          return start(symbols_.subspan(begin + (i + 1) * kWindow - left, left + right), symbols, ranks);
+          if (left + right > MergeLanes::kMostSymbols) return std::size_t{0};
+          return start(symbols_.subspan(begin + (i + 1) * window_ - left, left + right), symbols, ranks);
         },
         [&](std::size_t i, const MergeLanes::Result& result) { put(result, seams_[i]); });
+  }
+
+  bool has_long_tokens() const {
+    std::size_t tokens = 0;
+    for (const std::vector<Token>& window : windows_) tokens += window.size();
+    return tokens * kLongTokens < std::min(symbols_.size(), windows_.size() * window_);
   }
 
   static void put(const MergeLanes::Result& result, std::vector<Token>& tokens) {
@@ -121,7 +135,7 @@ class MergeWindows {
   // What symbols [from, to) become by themselves.
   void merge(std::size_t from, std::size_t to, std::vector<Token>& tokens) {
     const auto part = symbols_.subspan(from, to - from);
-    if (part.size() <= kWindow) {
+    if (part.size() <= MergeLanes::kMostSymbols) {
       lanes_.run(
           1, [&](std::size_t, auto* symbols, auto* ranks) { return start(part, symbols, ranks); },
           [&](std::size_t, const MergeLanes::Result& result) { put(result, tokens); });
@@ -139,6 +153,7 @@ class MergeWindows {
   std::vector<std::vector<Token>> windows_, seams_;
   std::vector<Token> joined_;  // of symbols [0, end_)
   std::size_t end_ = 0;
+  std::size_t window_ = kShortWindow;
   std::vector<Token> anew_, tried_;
 };
 

@@ -30,6 +30,8 @@ constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 // one place to the other (`write` sees to that): a search that meets its own low bits has found its own pair.
 class Merges {
  public:
+  static constexpr int kMaxRankBits = 23;  // a rank and a place in a lane fit 32 bits (merge_lanes.hpp)
+
   // quads: left, right, rank, merged id; repeated. Of one pair the last one counts, as in the reference. byte_ids: the
   // symbol of each byte, kNoId where there is none. Throws std::invalid_argument where no table of bearable size holds
   // them, or one rank makes two tokens.
@@ -180,7 +182,6 @@ class Merges {
   static constexpr std::size_t kSparePlaces = 8;
   static constexpr std::size_t kMostGrowth = 16;  // of the table, for pairs that lie too close in a smaller one
   static constexpr std::size_t kBytePairs = 65536;
-  static constexpr int kMaxRankBits = 26;  // a rank and a place in a lane fit 32 bits (merge_lanes.hpp)
   static constexpr int kMaxIdBits = 31;
   static constexpr std::size_t kSlotBytes = 6;
   static constexpr std::size_t kPadding = 8 - kSlotBytes;  // behind the last slot, for it is read as 8 bytes
