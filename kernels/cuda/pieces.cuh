@@ -1,0 +1,64 @@
+// From pieces to ids: literals, whole pieces, and who merges the rest; in the end, what each document has.
+#pragma once
+
+#include "chain.cuh"
+
+namespace tokseam::cuda {
+
+__device__ inline void put_token(const Chain& chain, u32 place, u32 id) {
+  chain.buffers.symbols[place] = id;
+  set_bit(chain.buffers.token_bits, place);
+}
+
+// The tokens that stand for literals.
+__device__ inline void put_literals(const Chain& chain) {
+  const Buffers& b = chain.buffers;
+  for (u32 span = thread_index(); span < b.totals[kSpans]; span += thread_count())
+    if (b.span_id[span] != kNone32) put_token(chain, b.span_begin[span], b.span_id[span]);
+}
+
+// Whole pieces first; the others wait for those who merge, by length.
+__device__ inline void look_up(const Chain& chain) {
+  const Buffers& b = chain.buffers;
+  const Vocabulary& whole = chain.tables.whole;
+  for (u32 piece = thread_index(); piece < b.totals[kStretches]; piece += thread_count()) {
+    const u32 begin = b.starts[piece], length = b.starts[piece + 1] - begin;
+    if (bit(b.closed_bits, begin)) continue;
+    const u32 id = length <= chain.tables.longest ? whole.find(raw(b.text) + begin, length) : kNone32;
+    if (id != kNone32) {
+      put_token(chain, begin, id);
+    } else if (length <= kThreadBytes) {
+      b.short_pieces[atomicAdd(at(b.totals, kShort), 1U)] = piece;
+    } else if (length <= kWarpBytes) {
+      b.middle_pieces[atomicAdd(at(b.totals, kMiddle), 1U)] = piece;
+    } else if (length <= kWindowBytes) {
+      b.large_pieces[atomicAdd(at(b.totals, kLarge), 1U)] = piece;
+    } else {
+      const u32 number = atomicAdd(at(b.totals, kGiant), 1U);
+      b.giant_pieces[number] = piece;
+      b.giant_window[number] = atomicAdd(at(b.totals, kWindows), (length + kWindowBytes - 1) / kWindowBytes);
+      b.giant_unsettled[number] = 0;
+    }
+  }
+}
+
+// Where each document's pieces begin, while `ranks` is of the pieces.
+__device__ inline void report_pieces(const Chain& chain) {
+  const Buffers& b = chain.buffers;
+  const u32 documents = b.totals[kDocuments];
+  if (b.totals[kRefused] != 0) return;
+  for (u32 i = thread_index(); i <= documents; i += thread_count())
+    b.document_pieces[i] = rank(b.ranks, b.start_bits, b.span_begin[b.document_span[i]]);
+}
+
+// Where each document's and each piece's ids begin, while `ranks` is of the tokens.
+__device__ inline void report_ids(const Chain& chain) {
+  const Buffers& b = chain.buffers;
+  if (b.totals[kRefused] != 0) return;
+  for (u32 i = thread_index(); i <= b.totals[kDocuments]; i += thread_count())
+    b.document_ids[i] = rank(b.ranks, b.token_bits, b.span_begin[b.document_span[i]]);
+  for (u32 i = thread_index(); i <= b.totals[kStretches]; i += thread_count())
+    b.piece_ids[i] = rank(b.ranks, b.token_bits, b.starts[i]);
+}
+
+}  // namespace tokseam::cuda

@@ -1,0 +1,236 @@
+"""A device that is none: runs the chain of plan.py under the emulator, and checks what no kernel may do.
+
+Each buffer lies between guards, which no kernel may touch, and holds noise before a batch, since none may count on what
+was there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokseam.kernels import engine
+from tokseam.kernels.cuda import plan
+
+from . import build
+
+#: Bytes in front of and behind each buffer, and what they hold.
+GUARD_BYTES, GUARD = 256, 0xA5
+
+U32 = npt.NDArray[np.uint32]
+
+
+class EmulatorError(AssertionError):
+    """A kernel did what none may do: the message names the kernel and the place."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Documents as the device takes them."""
+
+    text: npt.NDArray[np.uint8]
+    begins: U32
+    ids: U32
+    documents: U32
+    #: Of each span: the character of its document that it begins with, and whether one more stands in front of it.
+    origins: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a launch gives: all ids, and of each document where its ids and pieces begin, and its flags."""
+
+    staged: Staged
+    totals: dict[str, int]
+    ids: U32
+    starts: U32
+    piece_ids: U32
+    document_ids: U32
+    document_pieces: U32
+    flags: U32
+
+    def ids_of(self, document: int) -> list[int]:
+        return self.ids[self.document_ids[document] : self.document_ids[document + 1]].tolist()
+
+    def pieces_of(self, document: int, marker: int | None = None) -> list[int]:
+        """Return where the pieces with an id start, in characters of the document.
+
+        marker: where symbols are characters, a piece begins with a span or at a marker, and nowhere else.
+        """
+        staged = self.staged
+        first, last = self.document_pieces[document], self.document_pieces[document + 1]
+        found = []
+        for piece in range(first, last):
+            place = int(self.starts[piece])
+            if self.piece_ids[piece] == self.piece_ids[piece + 1]:
+                continue
+            span = int(np.searchsorted(staged.begins, place, side="right")) - 1
+            begin = int(staged.begins[span])
+            point, prefixed = (int(value) for value in staged.origins[span])
+            leads = int(np.count_nonzero((staged.text[begin:place] & 0xC0) != 0x80))
+            inside = (staged.text[place] & 0xC0) == 0x80
+            found.append(point + leads - inside - (prefixed and place > begin))
+        return found
+
+
+class Host:
+    """The host's side of one tokenizer."""
+
+    def __init__(self, tokenizer: engine.Tokenizer) -> None:
+        self.library = ctypes.CDLL(str(build.host()))
+        for name in ("host_open", "host_tables"):
+            getattr(self.library, name).restype = ctypes.c_void_p
+        for name in ("host_text", "host_begins", "host_ids", "host_documents", "host_origins"):
+            getattr(self.library, name).restype = ctypes.c_size_t
+        assert tokenizer.compiled_file is not None
+        image = Path(tokenizer.compiled_file).read_bytes()
+        self.opened = ctypes.c_void_p(self.library.host_open(image, ctypes.c_size_t(len(image))))
+        if not self.opened:
+            raise ValueError("the device does not take this tokenizer")
+        self.tables = ctypes.c_void_p(self.library.host_tables(self.opened))
+        described = np.zeros(5, dtype=np.uint32)
+        self.library.host_describe(self.opened, described.ctypes.data_as(ctypes.c_void_p))
+        self.shape = plan.Shape(int(described[0]), int(described[1]), int(described[2]), bool(described[3]))
+        self.rising = bool(described[4])
+
+    def __del__(self) -> None:
+        if getattr(self, "opened", None):
+            self.library.host_close(self.opened)
+
+    def stage(self, documents: Sequence[bytes], split_special: bool = False, continued: bool = False) -> Staged:
+        self.library.host_clear(self.opened)
+        for document in documents:
+            self.library.host_add(
+                self.opened, document, ctypes.c_size_t(len(document)), int(split_special), int(continued)
+            )
+
+        def copied(name: str, dtype: Any, each: int = 1) -> Any:
+            ask = getattr(self.library, name)
+            out = np.zeros(ask(self.opened, None) * each, dtype=dtype)
+            ask(self.opened, out.ctypes.data_as(ctypes.c_void_p))
+            return out
+
+        return Staged(
+            copied("host_text", np.uint8),
+            copied("host_begins", np.uint32),
+            copied("host_ids", np.uint32),
+            copied("host_documents", np.uint32),
+            copied("host_origins", np.uint64, 2).reshape(-1, 2),
+        )
+
+
+class Kernels:
+    """The emulated kernels of one library."""
+
+    def __init__(self, library: Path | None = None) -> None:
+        self.library = ctypes.CDLL(str(library or build.kernels()))
+        for name in ("emulated_buffers", "emulated_kernels", "emulated_launch"):
+            getattr(self.library, name).restype = ctypes.c_char_p
+        self.library.emulated_launch.argtypes = [
+            *(ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+            *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint64),
+        ]
+
+    def buffers(self) -> list[tuple[str, int]]:
+        """Return the names of the chain's buffers in order, and the bytes of their elements."""
+        words = self.library.emulated_buffers().decode().split()
+        return [(name, int(item)) for name, item in zip(words[::2], words[1::2], strict=True)]
+
+    def kernels(self) -> dict[str, int]:
+        """Return the kernels' names, and the threads that each is made for."""
+        words = self.library.emulated_kernels().decode().split()
+        return {name: int(threads) for name, threads in zip(words[::2], words[1::2], strict=True)}
+
+
+class Memory:
+    """The buffers of one capacity, between guards."""
+
+    def __init__(self, specs: list[plan.BufferSpec]) -> None:
+        self.blocks = [np.empty(spec.nbytes + 2 * GUARD_BYTES, dtype=np.uint8) for spec in specs]
+        self.specs = specs
+        self.arrays = {
+            spec.name: block[GUARD_BYTES : GUARD_BYTES + spec.nbytes].view(np.dtype(f"u{spec.item}"))
+            for spec, block in zip(specs, self.blocks, strict=True)
+        }
+        self.pointers = np.array([block.ctypes.data + GUARD_BYTES for block in self.blocks], dtype=np.uint64)
+        self.counts = np.array([spec.count for spec in specs], dtype=np.uint64)
+
+    def fill(self, noise: int) -> None:
+        for block in self.blocks:
+            block[GUARD_BYTES:-GUARD_BYTES] = noise
+            block[:GUARD_BYTES] = block[-GUARD_BYTES:] = GUARD
+
+    def check(self, kernel: str) -> None:
+        for spec, block in zip(self.specs, self.blocks, strict=True):
+            if (block[:GUARD_BYTES] != GUARD).any() or (block[-GUARD_BYTES:] != GUARD).any():
+                raise EmulatorError(f"{kernel} writes outside {spec.name}")
+
+
+class Device:
+    """One tokenizer on the emulated device."""
+
+    def __init__(self, tokenizer: engine.Tokenizer, kernels: Kernels | None = None, host: Host | None = None) -> None:
+        self.host = host or Host(tokenizer)
+        self.kernels = kernels or Kernels()
+        self._memory: dict[plan.Capacity, Memory] = {}
+
+    def run(self, staged: Staged, capacity: plan.Capacity | None = None, seed: int = 0) -> Encoded:
+        """Run the chain over what was staged. seed: the order of blocks and threads, and the noise in the buffers."""
+        bytes_, spans, documents = len(staged.text), len(staged.ids), len(staged.documents) - 1
+        if capacity is None:
+            capacity = plan.Capacity(_rounded(bytes_), _rounded(max(spans, documents)), _rounded(documents))
+        if capacity not in self._memory:
+            self._memory = {capacity: Memory(plan.buffers(capacity, self.host.shape))}
+        memory = self._memory[capacity]
+        memory.fill((seed * 37 + 0xDB) & 0xFF)
+        arrays = memory.arrays
+        arrays["given"][:] = (bytes_, spans, documents)
+        if bytes_ <= capacity.bytes and spans <= capacity.spans and documents <= capacity.documents:
+            arrays["text"][:bytes_] = staged.text
+            arrays["text"][bytes_ : bytes_ + 4] = 0
+            arrays["span_begin"][: spans + 1] = staged.begins
+            arrays["span_id"][:spans] = staged.ids
+            arrays["document_span"][: documents + 1] = staged.documents
+        limits = np.array([capacity.bytes, capacity.spans, capacity.documents], dtype=np.uint32)
+        for number, launch in enumerate(plan.launches(capacity, self.host.shape)):
+            error = self.kernels.library.emulated_launch(
+                f"tokseam_{launch.kernel}".encode(),
+                launch.grid,
+                launch.threads,
+                self.host.tables,
+                memory.pointers.ctypes.data,
+                memory.counts.ctypes.data,
+                limits.ctypes.data,
+                launch.which,
+                0 if seed == 0 else seed * 1009 + number,
+            )
+            if error:
+                raise EmulatorError(error.decode())
+            memory.check(launch.kernel)
+        totals = dict(zip(plan.TOTALS, arrays["totals"].tolist(), strict=True))
+        pieces = totals["stretches"]
+        done = 0 if totals["refused"] else documents
+        return Encoded(
+            staged,
+            totals,
+            arrays["ids"][: totals["ids"]].copy(),
+            arrays["starts"][: pieces + 1].copy(),
+            arrays["piece_ids"][: pieces + 1].copy(),
+            arrays["document_ids"][: done + 1].copy(),
+            arrays["document_pieces"][: done + 1].copy(),
+            arrays["document_flags"][:done].copy(),
+        )
+
+    def encode(self, texts: Sequence[str | bytes], seed: int = 0, **mode: bool) -> Encoded:
+        """Stage and run documents."""
+        return self.run(self.host.stage([t.encode() if isinstance(t, str) else t for t in texts], **mode), seed=seed)
+
+
+def _rounded(size: int) -> int:
+    """Return a capacity for so many: little more, so that a border is never far, and few different ones."""
+    return max(64, -(-size // 64) * 64) if size < 4096 else -(-size // 4096) * 4096
