@@ -3,14 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "characters.hpp"
+#include "automaton.hpp"
 #include "device/tables.hpp"
 #include "image.hpp"
 
@@ -62,7 +62,7 @@ inline std::optional<device::Tables> device_tables(const Image& image, const voi
     for (; image.has(section, count); ++count) {
       const std::uint32_t number = tables.stage_count + tables.byte_stage_count;
       if (number == device::Tables::kMaxStages) return false;
-      constexpr std::size_t kSettings = 2;
+      constexpr std::size_t kSettings = Automaton::kSettings;
       const auto stored = image.get<std::uint16_t>(section, count);
       const std::uint32_t stride = classes + 2;
       tables.stages[number] = {moved(stored.subspan(kSettings)), stride,

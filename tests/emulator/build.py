@@ -1,4 +1,4 @@
-"""Builds the emulated kernels and the host's side of a batch as shared libraries, once for each state of the sources."""
+"""Builds the emulated kernels and the host side of a batch as shared libraries, once for each state of the sources."""
 
 from __future__ import annotations
 
