@@ -53,28 +53,35 @@ class Encoded:
     document_ids: U32
     document_pieces: U32
     flags: U32
+    #: Windows of pieces without an end whose seams had to be settled one after the other.
+    seams_settled: int
+    by_characters: bool
+    marker: str | None
 
     def ids_of(self, document: int) -> list[int]:
         return self.ids[self.document_ids[document] : self.document_ids[document + 1]].tolist()
 
-    def pieces_of(self, document: int, marker: int | None = None) -> list[int]:
+    def pieces_of(self, document: int) -> list[int]:
         """Return where the pieces with an id start, in characters of the document.
 
-        marker: where symbols are characters, a piece begins with a span or at a marker, and nowhere else.
+        Where symbols are characters, the kernels part pieces further: a piece begins with a span or at the marker.
         """
         staged = self.staged
-        first, last = self.document_pieces[document], self.document_pieces[document + 1]
         found = []
-        for piece in range(first, last):
+        for piece in range(int(self.document_pieces[document]), int(self.document_pieces[document + 1])):
             place = int(self.starts[piece])
             if self.piece_ids[piece] == self.piece_ids[piece + 1]:
                 continue
             span = int(np.searchsorted(staged.begins, place, side="right")) - 1
             begin = int(staged.begins[span])
+            if self.by_characters and place > begin:
+                marker = (self.marker or "").encode()
+                if not marker or staged.text[place : place + len(marker)].tobytes() != marker:
+                    continue
             point, prefixed = (int(value) for value in staged.origins[span])
             leads = int(np.count_nonzero((staged.text[begin:place] & 0xC0) != 0x80))
-            inside = (staged.text[place] & 0xC0) == 0x80
-            found.append(point + leads - inside - (prefixed and place > begin))
+            inside = bool((staged.text[place] & 0xC0) == 0x80)
+            found.append(point + leads - inside - bool(prefixed and place > begin))
         return found
 
 
@@ -93,10 +100,11 @@ class Host:
         if not self.opened:
             raise ValueError("the device does not take this tokenizer")
         self.tables = ctypes.c_void_p(self.library.host_tables(self.opened))
-        described = np.zeros(5, dtype=np.uint32)
+        described = np.zeros(6, dtype=np.uint32)
         self.library.host_describe(self.opened, described.ctypes.data_as(ctypes.c_void_p))
         self.shape = plan.Shape(int(described[0]), int(described[1]), int(described[2]), bool(described[3]))
         self.rising = bool(described[4])
+        self.marker = None if described[5] == plan.NO_ID else chr(int(described[5]))
 
     def __del__(self) -> None:
         if getattr(self, "opened", None):
@@ -224,6 +232,9 @@ class Device:
             arrays["document_ids"][: done + 1].copy(),
             arrays["document_pieces"][: done + 1].copy(),
             arrays["document_flags"][:done].copy(),
+            int((arrays["window_giant"][: totals["windows"]] >> 31).sum()),
+            self.host.shape.by_characters,
+            self.host.marker,
         )
 
     def encode(self, texts: Sequence[str | bytes], seed: int = 0, **mode: bool) -> Encoded:

@@ -1,5 +1,8 @@
 // The host's side of a batch, for tests/emulator/device.py: a tokenizer's tables out of its compiled file, and documents
 // as the device takes them.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -50,7 +53,8 @@ void host_close(void* opened) { delete static_cast<Opened*>(opened); }
 
 const void* host_tables(void* opened) { return &static_cast<Opened*>(opened)->tables; }
 
-// What plan.py asks of a tokenizer: stages, byte stages, the most states of a stage, by characters, rising.
+// What plan.py asks of a tokenizer: stages, byte stages, the most states of a stage, by characters. And whether ranks
+// rise, and the character that a piece begins at wherever it stands (kNoId: none).
 void host_describe(void* opened, std::uint32_t* out) {
   const auto& tables = static_cast<Opened*>(opened)->tables;
   out[0] = tables.stage_count;
@@ -60,6 +64,7 @@ void host_describe(void* opened, std::uint32_t* out) {
     out[2] = std::max(out[2], tables.stages[i].states);
   out[3] = tables.by_characters;
   out[4] = tables.rising;
+  out[5] = tables.split_at_marker != 0 ? tables.marker : tokseam::kNoId;
 }
 
 void host_clear(void* opened) { static_cast<Opened*>(opened)->batch.clear(); }
