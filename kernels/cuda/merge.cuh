@@ -4,8 +4,8 @@
 // and nothing ever moves. A thread takes a piece of up to 32 bytes, whose bitmap is one word; a warp takes a region of
 // up to 128 or 768, its symbols in shared memory.
 //
-// A warp merges one pair a round, or, where ranks are *rising*, all pairs of the lowest rank at once, leftmost ones
-// that don't overlap. Rising: every merge ranks behind all merges that make its parts. Then what a merge makes only has
+// A warp merges one pair a round, or, where ranks are *rising* and there are many, all pairs of the lowest rank at once,
+// leftmost ones that don't overlap. Rising: every merge ranks behind all merges that make its parts. Then what a merge makes only has
 // pairs of higher ranks, so until all of this rank are merged none of a lower one comes up, and of those that overlap
 // the one further left goes first (claim 15). device_tables.hpp decides it from the merges.
 #pragma once
@@ -76,6 +76,10 @@ __device__ inline void merge_short(const Chain& chain) {
   }
 }
 
+// With so few pairs of the lowest rank, or fewer, the warp merges one and looks again. PERF: a round for all of them goes
+// over all places five times.
+constexpr u32 kFewPairs = 4;
+
 // What a warp merges, in shared memory. Place p is bit p % 32 of word p / 32, and lane p % 32 looks after it.
 struct Region {
   Shared<u32> ids, ranks;
@@ -130,10 +134,78 @@ __device__ inline u32 every_second(u32 bits, u32 left, u32& odd) {
   return chosen;
 }
 
-// Load the symbols of [begin, end), part of a stretch whose characters begin at stretch_begin, and merge them. All
-// lanes of a warp.
+// The rank of the pair at p, whose first symbol is left.
+__device__ inline u32 pair_rank(const Chain& chain, const Region& region, u32 p) {
+  const u32 next = symbol_after(region, p);
+  return next == kNone32 ? kNone32 : chain.tables.merges.find(region.ids[p], region.ids[next]);
+}
+
+// The lowest rank that a lane looks after, and the leftmost place that has it.
+struct Least {
+  u32 rank, place;
+};
+__device__ inline Least least_of(const Region& region) {
+  Least least{kNone32, kNone32};
+  for (u32 word = 0; word < region.words; ++word) {
+    const u32 p = word * 32 + lane_index(), rank = region.ranks[p];
+    if (rank < least.rank) least = {rank, p};
+  }
+  return least;
+}
+
+// Merge the pair at p, which has this rank, and look up the two pairs that come of it. All lanes.
+__device__ inline void merge_one(const Chain& chain, Region& region, u32 rank, u32 p, Least& least) {
+  const u32 lane = lane_index();
+  const u32 before = symbol_before(region, p), gone = symbol_after(region, p), behind = symbol_after(region, gone);
+  const u32 made = chain.tables.merges.made(rank);
+  __syncwarp();
+  if (lane == 0) {
+    region.ids[p] = made;
+    region.left[gone / 32] &= ~(u32{1} << gone % 32);
+    region.ranks[gone] = kNone32;
+    region.ranks[p] = behind == kNone32 ? kNone32 : chain.tables.merges.find(made, region.ids[behind]);
+  }
+  if (lane == 1 && before != kNone32) region.ranks[before] = chain.tables.merges.find(region.ids[before], made);
+  __syncwarp();
+  if (lane == p % 32 || lane == gone % 32 || (before != kNone32 && lane == before % 32)) least = least_of(region);
+}
+
+// Merge all pairs of the lowest rank that do not overlap one further left. All lanes.
+__device__ inline void merge_all(const Chain& chain, Region& region, u32 rank, Least& least) {
+  const u32 lane = lane_index();
+  const u32 made = chain.tables.merges.made(rank);
+  u32 odd = 0;
+  for (u32 word = 0; word < region.words; ++word) {
+    const u32 bits = __ballot_sync(kAllLanes, region.ranks[word * 32 + lane] == rank);
+    const u32 chosen = every_second(bits, region.left[word], odd);
+    if (lane == 0) region.chosen[word] = chosen, region.gone[word] = 0;
+  }
+  __syncwarp();
+  for (u32 word = 0; word < region.words; ++word) {
+    if ((region.chosen[word] >> lane & 1) == 0) continue;
+    const u32 p = word * 32 + lane, gone = symbol_after(region, p);
+    region.ids[p] = made;
+    shared_or(region.gone, gone / 32, u32{1} << gone % 32);
+  }
+  __syncwarp();
+  for (u32 word = lane; word < region.words; word += kWarpThreads) region.left[word] &= ~region.gone[word];
+  __syncwarp();
+  // Ranks of what is new: a chosen symbol with the next, and the one before it, unless that is chosen too.
+  for (u32 word = 0; word < region.words; ++word) {
+    const u32 p = word * 32 + lane;
+    if ((region.gone[word] >> lane & 1) != 0) region.ranks[p] = kNone32;
+    if ((region.chosen[word] >> lane & 1) == 0) continue;
+    region.ranks[p] = pair_rank(chain, region, p);
+    const u32 before = symbol_before(region, p);
+    if (before != kNone32 && (region.chosen[before / 32] >> before % 32 & 1) == 0)
+      region.ranks[before] = pair_rank(chain, region, before);
+  }
+  __syncwarp();
+  least = least_of(region);
+}
+
+// Load the symbols of [begin, end), and merge them. All lanes of a warp.
 __device__ inline void merge_region(const Chain& chain, Region& region, u32 begin, u32 end) {
-  const Merges& merges = chain.tables.merges;
   const u32 lane = lane_index();
   region.words = (end - begin + 31) / 32;
   for (u32 word = 0; word < region.words; ++word) {
@@ -144,60 +216,23 @@ __device__ inline void merge_region(const Chain& chain, Region& region, u32 begi
     if (lane == 0) region.left[word] = left;
   }
   __syncwarp();
-  const auto rank_of = [&](u32 p) {
-    const u32 next = symbol_after(region, p);
-    return next == kNone32 ? kNone32 : merges.find(region.ids[p], region.ids[next]);
-  };
-  u32 least = kNone32;  // of the ranks that this lane looks after
   for (u32 word = 0; word < region.words; ++word) {
-    const u32 rank = (region.left[word] >> lane & 1) != 0 ? rank_of(word * 32 + lane) : kNone32;
-    region.ranks[word * 32 + lane] = rank;
-    if (rank < least) least = rank;
+    const u32 p = word * 32 + lane;
+    region.ranks[p] = (region.left[word] >> lane & 1) != 0 ? pair_rank(chain, region, p) : kNone32;
   }
+  Least least = least_of(region);
   for (;;) {
-    const u32 best = __reduce_min_sync(kAllLanes, least);
-    if (best == kNone32) return;
-    // Choose.
-    u32 odd = 0;
-    bool any = false;
-    for (u32 word = 0; word < region.words; ++word) {
-      u32 bits = __ballot_sync(kAllLanes, region.ranks[word * 32 + lane] == best);
-      if (chain.tables.rising != 0)
-        bits = every_second(bits, region.left[word], odd);
-      else
-        bits = any ? 0 : bits & (~bits + 1);
-      any = any || bits != 0;
-      if (lane == 0) region.chosen[word] = bits, region.gone[word] = 0;
-    }
-    __syncwarp();
-    // Merge.
-    for (u32 word = 0; word < region.words; ++word) {
-      if ((region.chosen[word] >> lane & 1) == 0) continue;
-      const u32 p = word * 32 + lane, next = symbol_after(region, p);
-      region.ids[p] = merges.made(best);
-      shared_or(region.gone, next / 32, u32{1} << next % 32);
-    }
-    __syncwarp();
-    for (u32 word = lane; word < region.words; word += kWarpThreads)
-      region.left[word] = region.left[word] & ~region.gone[word];
-    __syncwarp();
-    // Ranks of what is new: a chosen symbol with the next, and the one before it, unless that is chosen too.
-    for (u32 word = 0; word < region.words; ++word) {
-      const u32 p = word * 32 + lane;
-      if ((region.gone[word] >> lane & 1) != 0) region.ranks[p] = kNone32;
-      if ((region.chosen[word] >> lane & 1) == 0) continue;
-      region.ranks[p] = rank_of(p);
-      const u32 before = symbol_before(region, p);
-      if (before != kNone32 && (region.chosen[before / 32] >> before % 32 & 1) == 0)
-        region.ranks[before] = rank_of(before);
-    }
-    __syncwarp();
-    least = kNone32;
-    for (u32 word = 0; word < region.words; ++word) {
-      const u32 rank = region.ranks[word * 32 + lane];
-      if (rank < least) least = rank;
+    const u32 rank = __reduce_min_sync(kAllLanes, least.rank);
+    if (rank == kNone32) break;
+    const u32 lanes = __ballot_sync(kAllLanes, least.rank == rank);
+    if (chain.tables.rising != 0 && count_bits(lanes) > kFewPairs) {
+      merge_all(chain, region, rank, least);
+    } else {
+      const u32 place = __reduce_min_sync(kAllLanes, least.rank == rank ? least.place : kNone32);
+      merge_one(chain, region, rank, place, least);
     }
   }
+  __syncwarp();
 }
 
 // The tokens of a merged region, at their places in the text.

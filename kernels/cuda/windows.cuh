@@ -126,6 +126,7 @@ __device__ inline void merge_seams(const Chain& chain) {
       __syncwarp();
       if (joined) replace_region(chain, region, begin, end);
     }
+    __syncwarp();  // all lanes have read whose window it is
     if (!joined && lane_index() == 0) {
       b.window_giant[i] = number | kApart;
       b.giant_unsettled[number] = 1;

@@ -13,8 +13,8 @@ HERE = Path(__file__).resolve().parent
 NATIVE, CUDA = ROOT / "kernels" / "native", ROOT / "kernels" / "cuda"
 BUILT = ROOT / "build" / "emulator"
 
-#: -O1 for the kernels of planted faults, which run little.
-FLAGS = ["-std=c++20", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+FLAGS = ["-std=c++20", "-fPIC", "-shared"]
+WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
 
 
 def compiler() -> str | None:
@@ -31,14 +31,14 @@ def _digest(sources: list[Path], *more: str) -> str:
     return digest.hexdigest()[:20]
 
 
-def _compile(source: Path, includes: list[Path], target: Path, optimize: str) -> Path:
+def _compile(source: Path, includes: list[Path], target: Path, *options: str) -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         found = compiler()
         if found is None:
             raise RuntimeError("no C++ compiler")
         made = target.with_suffix(".making")
-        command = [found, *FLAGS, optimize, *(f"-I{include}" for include in includes), str(source), "-o", str(made)]
+        command = [found, *FLAGS, *options, *(f"-I{include}" for include in includes), str(source), "-o", str(made)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise RuntimeError(f"{source.name} does not compile:\n{run.stderr[-4000:]}")
@@ -54,7 +54,7 @@ def kernels() -> Path:
     """Return the library of the kernels as they are."""
     own = [HERE / "emulated_kernels.cpp", HERE / "cuda_emulator.hpp", HERE / "fiber.hpp"]
     target = BUILT / f"kernels-{_digest([*kernel_sources(), *own])}.so"
-    return _compile(own[0], [HERE, CUDA, NATIVE], target, "-O2")
+    return _compile(own[0], [HERE, CUDA, NATIVE], target, "-O2", *WARNINGS)
 
 
 def faulty_kernels(fault: str, change: Callable[[Path], None]) -> Path:
@@ -73,7 +73,7 @@ def host() -> Path:
     """Return the library of the host's side."""
     source = HERE / "emulated_host.cpp"
     target = BUILT / f"host-{_digest([source, *sorted(NATIVE.rglob('*.hpp'))])}.so"
-    return _compile(source, [HERE, NATIVE], target, "-O2")
+    return _compile(source, [HERE, NATIVE], target, "-O2", *WARNINGS)
 
 
 def program(source: str) -> Path:
@@ -84,4 +84,4 @@ def program(source: str) -> Path:
     if not target.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
-    return _compile(path, [HERE, CUDA, NATIVE], target, "-O1")
+    return _compile(path, [HERE, CUDA, NATIVE], target, "-O1", *WARNINGS)

@@ -168,10 +168,15 @@ class Memory:
         self.pointers = np.array([block.ctypes.data + GUARD_BYTES for block in self.blocks], dtype=np.uint64)
         self.counts = np.array([spec.count for spec in specs], dtype=np.uint64)
 
+        self.fill_guards()
+
+    def fill_guards(self) -> None:
+        for block in self.blocks:
+            block[:GUARD_BYTES] = block[-GUARD_BYTES:] = GUARD
+
     def fill(self, noise: int) -> None:
         for block in self.blocks:
             block[GUARD_BYTES:-GUARD_BYTES] = noise
-            block[:GUARD_BYTES] = block[-GUARD_BYTES:] = GUARD
 
     def check(self, kernel: str) -> None:
         for spec, block in zip(self.specs, self.blocks, strict=True):
@@ -204,22 +209,8 @@ class Device:
             arrays["span_begin"][: spans + 1] = staged.begins
             arrays["span_id"][:spans] = staged.ids
             arrays["document_span"][: documents + 1] = staged.documents
-        limits = np.array([capacity.bytes, capacity.spans, capacity.documents], dtype=np.uint32)
         for number, launch in enumerate(plan.launches(capacity, self.host.shape)):
-            error = self.kernels.library.emulated_launch(
-                f"tokseam_{launch.kernel}".encode(),
-                launch.grid,
-                launch.threads,
-                self.host.tables,
-                memory.pointers.ctypes.data,
-                memory.counts.ctypes.data,
-                limits.ctypes.data,
-                launch.which,
-                0 if seed == 0 else seed * 1009 + number,
-            )
-            if error:
-                raise EmulatorError(error.decode())
-            memory.check(launch.kernel)
+            self.launch(launch, memory, capacity, 0 if seed == 0 else seed * 1009 + number)
         totals = dict(zip(plan.TOTALS, arrays["totals"].tolist(), strict=True))
         pieces = totals["stretches"]
         done = 0 if totals["refused"] else documents
@@ -236,6 +227,39 @@ class Device:
             self.host.shape.by_characters,
             self.host.marker,
         )
+
+    def launch(self, launch: plan.Launch, memory: Memory, capacity: plan.Capacity, seed: int) -> None:
+        limits = np.array([capacity.bytes, capacity.spans, capacity.documents], dtype=np.uint32)
+        error = self.kernels.library.emulated_launch(
+            f"tokseam_{launch.kernel}".encode(),
+            launch.grid,
+            launch.threads,
+            self.host.tables,
+            memory.pointers.ctypes.data,
+            memory.counts.ctypes.data,
+            limits.ctypes.data,
+            launch.which,
+            seed,
+        )
+        if error:
+            raise EmulatorError(error.decode())
+        memory.check(launch.kernel)
+
+    def lists_rightly(self, bytes_: int) -> bool:
+        """Whether the kernels that list a bitmap do so for a text of that size, which holds few bits."""
+        capacity = plan.Capacity(bytes_, 1, 1)
+        memory = Memory(plan.buffers(capacity, plan.Shape(0, 0, 1, False)))
+        places = np.arange(5, bytes_, 1_013, dtype=np.uint32)
+        memory.arrays["totals"][:] = 0
+        memory.arrays["totals"][plan.TOTALS.index("bytes")] = bytes_
+        bits = memory.arrays["start_bits"]
+        bits[:] = 0
+        np.bitwise_or.at(bits, places // 32, np.uint32(1) << (places % 32))
+        for kernel, grid in (("count_words", 7), ("add_up_blocks", 1), ("list", 7)):
+            self.launch(plan.Launch(kernel, grid, plan.THREADS, plan.PIECES), memory, capacity, 1)
+        listed = memory.arrays["starts"][: len(places) + 1]
+        total = memory.arrays["totals"][plan.TOTALS.index("stretches")]
+        return bool(total == len(places) and (listed == [*places, bytes_]).all())
 
     def encode(self, texts: Sequence[str | bytes], seed: int = 0, **mode: bool) -> Encoded:
         """Stage and run documents."""
