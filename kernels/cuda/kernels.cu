@@ -1,5 +1,7 @@
 // The kernels by the names that plan.py launches them by. Each is handed the chain, by value, and which stage or bitmap
 // it is for. What they do stands in the headers.
+// PERF: the second launch bound leaves each thread 64 registers, which keeps all kernels from spilling
+// (scripts/cuda_compile.py); twice as many threads a processor would not hide more latency than that costs.
 #include "compact.cuh"
 #include "merge.cuh"
 #include "pieces.cuh"
@@ -9,7 +11,7 @@
 #include "windows.cuh"
 
 #define TOKSEAM_KERNEL(name, threads, call)                                                                          \
-  extern "C" __global__ void __launch_bounds__(threads) tokseam_##name(const tokseam::cuda::Chain chain,            \
+  extern "C" __global__ void __launch_bounds__(threads, 1024 / (threads)) tokseam_##name(const tokseam::cuda::Chain chain,            \
                                                                         [[maybe_unused]] const unsigned which) { \
     tokseam::cuda::call;                                                                                             \
   }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,11 @@ class Staged:
     #: Of each span: the character of its document that it begins with, and whether one more stands in front of it.
     origins: npt.NDArray[np.uint64]
 
+    @cached_property
+    def leads(self) -> npt.NDArray[np.int64]:
+        """How many characters begin before each byte, and before the end."""
+        return np.concatenate([[0], np.cumsum((self.text & 0xC0) != 0x80)])
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -67,22 +73,22 @@ class Encoded:
         Where symbols are characters, the kernels part pieces further: a piece begins with a span or at the marker.
         """
         staged = self.staged
-        found = []
-        for piece in range(int(self.document_pieces[document]), int(self.document_pieces[document + 1])):
-            place = int(self.starts[piece])
-            if self.piece_ids[piece] == self.piece_ids[piece + 1]:
-                continue
-            span = int(np.searchsorted(staged.begins, place, side="right")) - 1
-            begin = int(staged.begins[span])
-            if self.by_characters and place > begin:
-                marker = (self.marker or "").encode()
-                if not marker or staged.text[place : place + len(marker)].tobytes() != marker:
-                    continue
-            point, prefixed = (int(value) for value in staged.origins[span])
-            leads = int(np.count_nonzero((staged.text[begin:place] & 0xC0) != 0x80))
-            inside = bool((staged.text[place] & 0xC0) == 0x80)
-            found.append(point + leads - inside - bool(prefixed and place > begin))
-        return found
+        first, last = int(self.document_pieces[document]), int(self.document_pieces[document + 1])
+        places = self.starts[first:last].astype(np.int64)
+        places = places[np.diff(self.piece_ids[first : last + 1].astype(np.int64)) > 0]
+        spans = np.searchsorted(staged.begins, places, side="right") - 1
+        begins = staged.begins[spans].astype(np.int64)
+        if self.by_characters:
+            at_piece = places == begins
+            if self.marker is not None:
+                marker = np.frombuffer(self.marker.encode(), dtype=np.uint8)
+                padded = np.concatenate([staged.text, np.zeros(4, dtype=np.uint8)])
+                at_piece |= (padded[places[:, None] + np.arange(len(marker))] == marker).all(axis=1)
+            places, spans, begins = places[at_piece], spans[at_piece], begins[at_piece]
+        points = staged.origins[spans, 0].astype(np.int64) + staged.leads[places] - staged.leads[begins]
+        points -= (staged.text[places] & 0xC0) == 0x80
+        points -= (staged.origins[spans, 1] != 0) & (places > begins)
+        return points.tolist()
 
 
 class Host:
