@@ -24,7 +24,8 @@ __device__ inline void look_up(const Chain& chain) {
   for (u32 piece = thread_index(); piece < b.totals[kStretches]; piece += thread_count()) {
     const u32 begin = b.starts[piece], length = b.starts[piece + 1] - begin;
     if (bit(b.closed_bits, begin)) continue;
-    const u32 id = length <= chain.tables.longest ? whole.find(raw(b.text) + begin, length) : kNone32;
+    const u8* key = raw(b.text) + begin;
+    const u32 id = length <= chain.tables.longest ? whole.find(key, length, hash_bytes(key, length)) : kNone32;
     if (id != kNone32) {
       put_token(chain, begin, id);
     } else if (length <= kThreadBytes) {

@@ -104,7 +104,7 @@ __device__ inline void classify_characters(const Chain& chain) {
           checked_width(chain, place - 1, bytes) != 0) {
         const u32 here = utf8_decode(text + place);
         cut = (tables.split_at_marker != 0 && here == tables.marker) ||
-              !tables.joined.contains(static_cast<u64>(point_before(text, place)) << 32 | here);
+              !tables.joined.may_contain(PairSieve::key(point_before(text, place), here));
       }
     }
     const u32 cuts = __ballot_sync(kAllLanes, cut);

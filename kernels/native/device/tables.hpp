@@ -29,8 +29,8 @@ struct Tables {
 
   // BPE over characters, in place of stages and bytes.
   u32 by_characters;
-  KeySet joined;  // first << 32 | second: characters that some token holds side by side
-  u32 marker;     // with split_at_marker: a piece begins at each
+  PairSieve joined;  // characters that some token holds side by side, and a few more
+  u32 marker;        // with split_at_marker: a piece begins at each
   u32 split_at_marker;
   KeyMap character_ids;
   const u32* byte_tokens;
