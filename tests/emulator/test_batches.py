@@ -42,8 +42,8 @@ def check(family: Family, device: Device, texts: list[str], seed: int, split_spe
 
 def test_generated_documents(family: Family, device: Device, rng: random.Random, effort: float) -> None:
     alphabet = hostile.atoms(family.literals)
-    for number in range(int(12 * effort)):
-        count = rng.choice((1, 2, 7, 40, 90))
+    for number in range(int(8 * effort)):
+        count = rng.choice((1, 2, 7, 40, 60))
         texts = documents.batch(rng, alphabet, family.literals, count)
         check(family, device, texts, number and rng.randrange(1, 1 << 20), split_special=number % 4 == 3)
 
@@ -70,7 +70,8 @@ def test_every_border(family: Family, device: Device) -> None:
 def test_texts_without_an_end(family: Family, device: Device) -> None:
     """Every hostile shape, several windows and super-tiles long."""
     for kind in documents.hostile_texts.KINDS:
-        texts = [documents.hostile_texts.make(kind, chars, 1, family.literals) for chars in (700, 40_000)]
+        long = 17_000 if kind in ("one letter", "digits") else 4_000
+        texts = [documents.hostile_texts.make(kind, chars, 1, family.literals) for chars in (700, long)]
         found = check(family, device, [texts[0], "x", texts[1], ""], 3)
         if kind == "one letter" and not found.by_characters:
             assert found.totals["supers"] > 2
@@ -194,7 +195,7 @@ def test_cases(family: Family, device: Device) -> None:
         for index, probe in enumerate(module.probes(case, family.name)):
             if probe["t"] == "text" and not probe.get("add_special_tokens") and not probe.get("split_special_tokens"):
                 texts.append((probe["s"], recorded[case["id"]][family.name][index]["ids"][0]))
-    texts = [(text, ids) for text, ids in texts if len(text) < 200_000 and _is_unicode(text)]
+    texts = [(text, ids) for text, ids in texts if len(text) < 20_000 and _is_unicode(text)]
     if not texts:
         pytest.skip("no plain text of this family's in the table")
     found = device.encode([text for text, _ in texts], seed=8)
