@@ -10,6 +10,7 @@
 
 #include "ascii_classes.hpp"
 #include "cuts.hpp"
+#include "device/classes.hpp"
 #include "image.hpp"
 #include "utf8.hpp"
 
@@ -44,6 +45,7 @@ class Classes {
     for (const std::uint16_t block : index_)
       Image::require((block + std::size_t{1}) * kBlockSize <= blocks_.size(), Section::class_index);
     for (const std::uint8_t number : blocks_) Image::require(number < suspect_.size(), Section::class_blocks);
+    tables_ = {index_.data(), blocks_.data(), pairs_.data(), suspect_.data(), static_cast<std::uint32_t>(count())};
     for (std::uint32_t byte = 0; byte < 0x80; ++byte)
       if (suspect(of(byte))) ascii_suspect_ = 1;
     ascii_ = AsciiClasses(blocks_.data() + index_[0] * kBlockSize);
@@ -55,15 +57,13 @@ class Classes {
   std::size_t count() const { return suspect_.size(); }
 
   // The class that stands for the inner bytes of a character in a class buffer; see `fill`.
-  std::uint8_t inner() const { return static_cast<std::uint8_t>(count()); }
+  std::uint8_t inner() const { return tables_.inner(); }
 
-  std::uint8_t of(std::uint32_t point) const {
-    return blocks_[static_cast<std::size_t>(index_[point / kBlockSize]) * kBlockSize + point % kBlockSize];
-  }
+  std::uint8_t of(std::uint32_t point) const { return tables_.of(point); }
 
   bool suspect(std::uint8_t number) const { return suspect_[number] != 0; }
 
-  bool synchronizing(std::uint8_t a, std::uint8_t b) const { return pairs_[a * count() + b] != 0; }
+  bool synchronizing(std::uint8_t a, std::uint8_t b) const { return tables_.synchronizing(a, b); }
 
   // Write one byte a byte of text: a character's class at its first byte, inner() at the others.
   // Returns whether any character may be suspect (normalization may change the text).
@@ -96,13 +96,14 @@ class Classes {
   }
 
  private:
-  static constexpr std::size_t kBlockSize = 256;
+  static constexpr std::size_t kBlockSize = device::Classes::kBlockSize;
   static constexpr std::size_t kBlocks = 0x110000 / kBlockSize;
 
   std::span<const std::uint8_t> suspect_;
   std::span<const std::uint8_t> pairs_;   // [a * count() + b] != 0: synchronizing
   std::span<const std::uint8_t> blocks_;  // the distinct blocks of 256 classes
   std::span<const std::uint16_t> index_;
+  device::Classes tables_{};              // the same, for code that both sides run
   std::uint8_t ascii_suspect_ = 0;  // some ASCII character is (a change of case): then every text may hold one
   AsciiClasses ascii_;
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "device/lookup.hpp"
 #include "image.hpp"
 
 namespace tokseam {
@@ -42,14 +43,14 @@ class CloseNumbers {
 
   std::size_t size() const { return offsets_.size(); }
 
-  std::uint32_t operator[](std::size_t i) const {
-    const std::uint8_t offset = offsets_[i];
-    return offset != kFar ? bases_[i / kBlock] + offset : far(i);
-  }
+  std::uint32_t operator[](std::size_t i) const { return table().at(i); }
+
+  // For code that both sides run.
+  device::CloseNumbers table() const { return {offsets_.data(), bases_.data(), far_.data(), far_.size()}; }
 
  private:
-  static constexpr std::size_t kBlock = 64;
-  static constexpr std::uint8_t kFar = 0xFF;
+  static constexpr std::size_t kBlock = device::CloseNumbers::kBlock;
+  static constexpr std::uint8_t kFar = device::CloseNumbers::kFar;
   enum : std::uint32_t { kOffsets, kBases, kFarOnes };  // indexes of the section
 
   // The value of a block from which on most of its others are within reach.
@@ -64,11 +65,6 @@ class CloseNumbers {
       if (behind - first > most) most = behind - first, best = first;
     }
     return *best;
-  }
-
-  std::uint32_t far(std::size_t i) const {
-    const auto found = std::ranges::lower_bound(far_, static_cast<std::uint64_t>(i) << 32);
-    return found == far_.end() ? 0 : static_cast<std::uint32_t>(*found);
   }
 
   std::span<const std::uint8_t> offsets_;  // from the base of its block; kFar: see far_

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
+
+#include "device/utf8.hpp"
 
 namespace tokseam::utf8 {
 
@@ -51,18 +54,10 @@ inline std::size_t boundary_at_or_before(std::string_view text, std::size_t at) 
 
 // Whether `text` is valid UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
 inline bool valid(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   for (std::size_t at = 0; at < text.size();) {
-    const unsigned char lead = byte(at);
-    const std::size_t width = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-    if (width == 0 || text.size() - at < width) return false;
-    for (std::size_t i = 1; i < width; ++i)
-      if (starts_code_point(text[at + i])) return false;
-    if (width > 2) {
-      const unsigned char second = byte(at + 1);
-      if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0)) return false;
-      if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90)) return false;
-    }
+    const std::uint32_t width = device::utf8_valid_width(bytes + at, text.size() - at);
+    if (width == 0) return false;
     at += width;
   }
   return true;

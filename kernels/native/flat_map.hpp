@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuts.hpp"
+#include "device/lookup.hpp"
 #include "hash.hpp"
 #include "image.hpp"
 
@@ -14,7 +15,7 @@ namespace tokseam {
 
 class FlatSet {
  public:
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no key
+  static constexpr std::uint64_t kFree = device::KeySet::kFree;  // no key
 
   static void write(ImageWriter& writer, Section section, std::span<const std::uint64_t> keys,
                     std::uint32_t index = 0) {
@@ -32,12 +33,9 @@ class FlatSet {
 
  protected:
   // The place of `key`, or kNone.
+  static_assert(device::KeySet::kFree == kNone);
   static std::size_t place(std::span<const std::uint64_t> slots, std::uint64_t key) {
-    for (std::size_t at = place_of(key * kOdd1, slots.size());;) {
-      if (slots[at] == key) return at;
-      if (slots[at] == kFree) return kNone;
-      if (++at == slots.size()) at = 0;
-    }
+    return device::KeySet{slots.data(), slots.size()}.place(key);
   }
 
   // At most half full, so every probe ends, and soon.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "close_numbers.hpp"
+#include "device/lookup.hpp"
 #include "hash.hpp"
 #include "image.hpp"
 #include "vocabulary.hpp"
@@ -65,7 +66,7 @@ class Merges {
       if (left != kNoId && right != kNoId) pairs[pair] = made.find(left, right);
     }
     writer.add(Section::merges, slots);
-    writer.add(Section::merge_settings, std::vector<std::int32_t>{rank_bits, id_bits});
+    writer.add(Section::merge_settings, std::vector<std::int32_t>{rank_bits, id_bits, rise(quads) ? 1 : 0});
     CloseNumbers::write(writer, Section::merged_ids, merged);
     writer.add(Section::byte_pairs, pairs);
   }
@@ -74,17 +75,18 @@ class Merges {
       : merged_(image, Section::merged_ids),
         byte_ids_(image.get_sized<std::uint32_t>(Section::byte_ids, 256)),
         byte_pairs_(image.get_sized<std::uint32_t>(Section::byte_pairs, kBytePairs)) {
-    const auto settings = image.get_sized<std::int32_t>(Section::merge_settings, 2);
+    const auto settings = image.get_sized<std::int32_t>(Section::merge_settings, 3);
+    rising_ = settings[2] != 0;
     Image::require(settings[0] > 0 && settings[0] <= kMaxRankBits && settings[1] > 0 && settings[1] <= kMaxIdBits,
                    Section::merge_settings);
     const auto slots = image.get<std::byte>(Section::merges);
     Image::require(slots.size() >= kPadding && (slots.size() - kPadding) % kSlotBytes == 0, Section::merges);
     set_layout(slots, settings[0], settings[1]);
     bool ends = false, known = true;
-    for (std::size_t at = 0; at < places_; ++at) {
-      const std::uint64_t slot = slot_at(at);
+    for (std::size_t at = 0; at < table_.places; ++at) {
+      const std::uint64_t slot = table_.slot_at(at);
       ends |= slot == kFree;
-      known &= slot == kFree || (slot & rank_mask_) < merged_.size();
+      known &= slot == kFree || (slot & table_.rank_mask) < merged_.size();
     }
     Image::require(ends && known, Section::merges);
     for (const std::uint32_t rank : byte_pairs_)
@@ -93,21 +95,19 @@ class Merges {
   }
 
   // The rank of a pair, or kNoRank.
-  std::uint32_t find(std::uint32_t left, std::uint32_t right) const {
-    if ((left | right) >> id_bits_ != 0) return kNoRank;
-    const std::uint64_t hash = hash_of(left, right), wanted = low_bits(hash);
-    for (std::size_t at = place_of(hash, places_);;) {
-      const std::uint64_t slot = slot_at(at);
-      if (slot == kFree) return kNoRank;
-      if ((slot ^ wanted) <= rank_mask_) return static_cast<std::uint32_t>(slot ^ wanted);
-      if (++at == places_) at = 0;
-    }
-  }
+  std::uint32_t find(std::uint32_t left, std::uint32_t right) const { return table_.find(left, right); }
 
   // So that find() has it near.
   void prefetch(std::uint32_t left, std::uint32_t right) const {
-    __builtin_prefetch(slots_.data() + place_of(hash_of(left, right), places_) * kSlotBytes);
+    __builtin_prefetch(table_.slots + place_of(table_.hash_of(left, right), table_.places) * kSlotBytes);
   }
+
+  // For code that both sides run.
+  const device::Merges& table() const { return table_; }
+
+  // Whether every merge ranks behind all merges that make one of its parts: then pairs of the lowest rank may be merged
+  // together (kernels/README.md, claim 16).
+  bool rising() const { return rising_; }
 
   // The token that the merge of this rank, which is one, makes.
   std::uint32_t merged(std::uint32_t rank) const { return merged_[rank]; }
@@ -183,34 +183,30 @@ class Merges {
   static constexpr std::size_t kMostGrowth = 16;  // of the table, for pairs that lie too close in a smaller one
   static constexpr std::size_t kBytePairs = 65536;
   static constexpr int kMaxIdBits = 31;
-  static constexpr std::size_t kSlotBytes = 6;
+  static constexpr std::size_t kSlotBytes = device::Merges::kSlotBytes;
   static constexpr std::size_t kPadding = 8 - kSlotBytes;  // behind the last slot, for it is read as 8 bytes
-  static constexpr std::uint64_t kFree = (std::uint64_t{1} << 8 * kSlotBytes) - 1;
+  static constexpr std::uint64_t kFree = device::Merges::kFree;
 
   Merges() = default;
 
   void set_layout(std::span<const std::byte> slots, int rank_bits, int id_bits) {
-    slots_ = slots;
-    places_ = (slots.size() - kPadding) / kSlotBytes;
-    rank_bits_ = rank_bits;
-    rank_mask_ = (std::uint64_t{1} << rank_bits) - 1;
-    id_bits_ = id_bits;
-    left_shift_ = 64 - id_bits;
-    right_shift_ = 64 - 2 * id_bits;
+    table_ = device::Merges::layout(reinterpret_cast<const std::uint8_t*>(slots.data()),
+                                    (slots.size() - kPadding) / kSlotBytes, static_cast<std::uint32_t>(rank_bits),
+                                    static_cast<std::uint32_t>(id_bits));
+    table_.merged = merged_.table();
   }
 
-  // One to one: the two ids stand at the upper end of the word, and an odd factor has an inverse.
-  std::uint64_t hash_of(std::uint32_t left, std::uint32_t right) const {
-    return (static_cast<std::uint64_t>(left) << left_shift_ | static_cast<std::uint64_t>(right) << right_shift_) * kOdd1;
-  }
-  // What of a hash lies in a slot, above the rank.
-  std::uint64_t low_bits(std::uint64_t hash) const { return hash >> right_shift_ << rank_bits_ & kFree; }
-
-  std::uint64_t slot_at(std::size_t at) const {
-    std::uint64_t bytes;
-    // SAFETY: at < places_, and kPadding stands behind the last slot.
-    std::memcpy(&bytes, slots_.data() + at * kSlotBytes, sizeof(bytes));
-    return bytes & kFree;
+  static bool rise(std::span<const std::uint32_t> quads) {
+    std::vector<std::uint32_t> made;  // by id: the highest rank that makes it, plus one
+    for (std::size_t i = 0; i < quads.size(); i += 4) {
+      const std::uint32_t rank = quads[i + 2], id = quads[i + 3];
+      if (id >= made.size()) made.resize(std::size_t{id} + 1, 0);
+      made[id] = std::max(made[id], rank + 1);
+    }
+    const auto behind = [&](std::uint32_t rank, std::uint32_t part) { return part >= made.size() || rank >= made[part]; };
+    for (std::size_t i = 0; i < quads.size(); i += 4)
+      if (!behind(quads[i + 2], quads[i]) || !behind(quads[i + 2], quads[i + 1])) return false;
+    return true;
   }
 
   // Whether the pairs fit so many places. `slots` is what this table looks into from then on.
@@ -219,9 +215,9 @@ class Merges {
     slots.assign(places * kSlotBytes + kPadding, std::byte{0xFF});
     set_layout(slots, rank_bits, id_bits);
     for (std::size_t i = 0; i < quads.size(); i += 4) {
-      const std::uint64_t hash = hash_of(quads[i], quads[i + 1]), wanted = low_bits(hash);
+      const std::uint64_t hash = table_.hash_of(quads[i], quads[i + 1]), wanted = table_.low_bits(hash);
       std::size_t at = place_of(hash, places);
-      while (slot_at(at) != kFree && (slot_at(at) ^ wanted) > rank_mask_) at = at + 1 == places ? 0 : at + 1;
+      while (table_.slot_at(at) != kFree && (table_.slot_at(at) ^ wanted) > table_.rank_mask) at = at + 1 == places ? 0 : at + 1;
       const std::uint64_t slot = wanted | quads[i + 2];
       std::memcpy(slots.data() + at * kSlotBytes, &slot, kSlotBytes);
     }
@@ -232,9 +228,9 @@ class Merges {
 
   // The most taken slots side by side, at least; where the last ones and the first ones meet, their sum.
   std::size_t longest_run() const {
-    std::size_t run = 0, longest = 0, first = places_;
-    for (std::size_t at = 0; at < places_; ++at) {
-      run = slot_at(at) == kFree ? 0 : run + 1;
+    std::size_t run = 0, longest = 0, first = table_.places;
+    for (std::size_t at = 0; at < table_.places; ++at) {
+      run = table_.slot_at(at) == kFree ? 0 : run + 1;
       if (run == 0) first = std::min(first, at);
       longest = std::max(longest, run);
     }
@@ -243,13 +239,11 @@ class Merges {
 
   // By place: the rank, and above it low bits of the pair's hash. Three fifths full, so that
   // every probe ends; the lowest ranks, which are looked up most, went in first and stand where their search begins.
-  std::span<const std::byte> slots_;
+  device::Merges table_{};
   CloseNumbers merged_;                        // by rank
   std::span<const std::uint32_t> byte_ids_;    // by byte
   std::span<const std::uint32_t> byte_pairs_;  // by two bytes: the rank of their symbols' pair
-  std::size_t places_ = 0;
-  std::uint64_t rank_mask_ = 0;
-  int rank_bits_ = 0, id_bits_ = 0, left_shift_ = 0, right_shift_ = 0;
+  bool rising_ = false;
   bool every_byte_ = false;  // every byte has a symbol
 };
 

@@ -1,34 +1,25 @@
-// UTF-8 that is known to be valid: step, decode, append (code_points.hpp counts). Nothing here validates; texts are
-// checked before they come in.
+// UTF-8 that is known to be valid, for host code: step, decode (device/utf8.hpp), append (code_points.hpp counts).
+// Nothing here validates; texts are checked before they come in.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "code_points.hpp"
+#include "device/utf8.hpp"
 
 namespace tokseam {
 
 inline bool is_continuation(char byte) { return !utf8::starts_code_point(byte); }
 
 // Bytes of the character that starts with `lead`.
-inline std::size_t utf8_width(char lead) {
-  const auto b = static_cast<unsigned char>(lead);
-  return b < 0x80 ? 1 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
-}
+inline std::size_t utf8_width(char lead) { return device::utf8_width(static_cast<std::uint8_t>(lead)); }
 
 // The code point that starts at text[at].
-// SAFETY: the text is valid UTF-8, so all the bytes that the lead byte announces are there.
 inline std::uint32_t utf8_decode(const char* text) {
-  const auto byte = [text](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
-  const std::uint32_t b0 = byte(0);
-  if (b0 < 0x80) return b0;
-  if (b0 < 0xE0) return (b0 & 0x1FU) << 6 | (byte(1) & 0x3FU);
-  if (b0 < 0xF0) return (b0 & 0x0FU) << 12 | (byte(1) & 0x3FU) << 6 | (byte(2) & 0x3FU);
-  return (b0 & 0x07U) << 18 | (byte(1) & 0x3FU) << 12 | (byte(2) & 0x3FU) << 6 | (byte(3) & 0x3FU);
+  return device::utf8_decode(reinterpret_cast<const std::uint8_t*>(text));
 }
 
 // Whether UTF-8 has a form for it.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/lookup.hpp"
 #include "hash.hpp"
 #include "image.hpp"
 
@@ -37,62 +38,76 @@ class Vocabulary {
     const int id_bits = static_cast<int>(std::bit_width(max_id)), offset_bits = static_cast<int>(std::bit_width(most));
     if (id_bits > kMaxIdBits || offset_bits > kMaxOffsetBits)
       throw std::invalid_argument("vocabulary: too large for its table");
-    Vocabulary made;
-    made.set_layout(id_bits, offset_bits);
     std::vector<std::uint32_t> slots(entries.size() + entries.size() * 2 / 3 + 2, kFree);
-    made.slots_ = slots;
     std::vector<char> stored;
-    stored.reserve(most);
+    stored.reserve(most);  // so that it stays where it is
+    device::Vocabulary made{slots.data(), reinterpret_cast<const std::uint8_t*>(stored.data()), slots.size(), 0,
+                            static_cast<std::uint32_t>(id_bits), static_cast<std::uint32_t>(offset_bits)};
     for (const Entry& entry : entries) {
-      made.stored_ = stored;
-      if (made.find(entry.bytes) != kNoId) continue;
+      made.stored_bytes = stored.size();
       const std::uint64_t hash = hash_bytes(entry.bytes);
+      if (made.find(reinterpret_cast<const std::uint8_t*>(entry.bytes.data()), entry.bytes.size(), hash) != kNoId)
+        continue;
       std::size_t at = place_of(hash, slots.size());
       while (slots[at] != kFree) at = at + 1 == slots.size() ? 0 : at + 1;
-      slots[at] = made.slot(hash, stored.size());
+      slots[at] = made.slot_of(hash, stored.size());
       const auto length = static_cast<std::uint32_t>(entry.bytes.size());
-      append(stored, std::min(length, made.long_) << made.id_bits_ | entry.id);
-      if (length >= made.long_) append(stored, length);
+      append(stored, std::min(length, made.long_length()) << made.id_bits | entry.id);
+      if (length >= made.long_length()) append(stored, length);
       stored.insert(stored.end(), entry.bytes.begin(), entry.bytes.end());
     }
     writer.add(Section::vocabulary_settings,
-               std::vector<std::uint32_t>{static_cast<std::uint32_t>(made.id_bits_),
-                                          static_cast<std::uint32_t>(made.offset_bits_)});
+               std::vector<std::uint32_t>{made.id_bits, made.offset_bits});
     writer.add(Section::vocabulary_slots, slots);
     writer.add(Section::vocabulary_entries, stored);
   }
 
-  explicit Vocabulary(const Image& image)
-      : slots_(image.get<std::uint32_t>(Section::vocabulary_slots)),
-        stored_(image.get<char>(Section::vocabulary_entries)) {
+  explicit Vocabulary(const Image& image) {
+    const auto slots = image.get<std::uint32_t>(Section::vocabulary_slots);
+    const auto stored = image.get<std::uint8_t>(Section::vocabulary_entries);
     const auto settings = image.get_sized<std::uint32_t>(Section::vocabulary_settings, 2);
     Image::require(settings[0] > 0 && settings[0] <= kMaxIdBits && settings[1] <= kMaxOffsetBits,
                    Section::vocabulary_settings);
-    set_layout(static_cast<int>(settings[0]), static_cast<int>(settings[1]));
+    table_ = {slots.data(), stored.data(), slots.size(), stored.size(), settings[0], settings[1]};
     bool ends = false;
-    for (const std::uint32_t slot : slots_) ends = ends || slot == kFree;
+    for (const std::uint32_t slot : slots) ends = ends || slot == kFree;
     Image::require(ends, Section::vocabulary_slots);
   }
 
   std::uint32_t find(std::string_view bytes) const { return find(bytes, hash_bytes(bytes)); }
 
+  // For code that both sides run.
+  const device::Vocabulary& table() const { return table_; }
+
   // visit(bytes, id) of each entry, in the order in which they were written, while it returns true.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    // SAFETY: as in is(): an image may lie about how long its entries are.
+    // SAFETY: an image may lie about how long its entries are.
     constexpr std::size_t kWord = sizeof(std::uint32_t);
-    for (std::size_t at = 0; at + kWord <= stored_.size();) {
-      const std::uint32_t id = head(at) & id_mask_;
-      std::size_t length = head(at) >> id_bits_;
+    const std::size_t end = table_.stored_bytes;
+    for (std::size_t at = 0; at + kWord <= end;) {
+      const std::uint32_t id = table_.head(at) & ((std::uint32_t{1} << table_.id_bits) - 1);
+      std::size_t length = table_.head(at) >> table_.id_bits;
       at += kWord;
-      if (length == long_) {
-        if (at + kWord > stored_.size()) return;
-        length = head(at);
+      if (length == table_.long_length()) {
+        if (at + kWord > end) return;
+        length = table_.head(at);
         at += kWord;
       }
-      if (length > stored_.size() - at || !visit(std::string_view(stored_.data() + at, length), id)) return;
+      if (length > end - at || !visit(std::string_view(reinterpret_cast<const char*>(table_.stored) + at, length), id))
+        return;
       at += length;
     }
+  }
+
+  // Bytes of the longest entry.
+  std::uint32_t longest() const {
+    std::size_t longest = 0;
+    for_each([&](std::string_view entry, std::uint32_t) {
+      longest = std::max(longest, entry.size());
+      return true;
+    });
+    return static_cast<std::uint32_t>(longest);
   }
 
   // ids[i] becomes the id of keys[i]. PERF: a look-up waits for memory twice; here many wait together.
@@ -103,7 +118,7 @@ class Vocabulary {
       const std::size_t count = std::min(keys.size(), kTogether);
       for (std::size_t i = 0; i < count; ++i) {
         hashes[i] = hash_bytes(keys[i]);
-        __builtin_prefetch(slots_.data() + place_of(hashes[i], slots_.size()));
+        __builtin_prefetch(table_.slots + place_of(hashes[i], table_.size));
       }
       for (std::size_t i = 0; i < count; ++i) prefetch_likely(hashes[i]);
       for (std::size_t i = 0; i < count; ++i) *ids++ = find(keys[i], hashes[i]);
@@ -113,65 +128,25 @@ class Vocabulary {
  private:
   // So that the first entry is near whose tag is that of `hash`: there the key is, if it is anywhere, but for few.
   void prefetch_likely(std::uint64_t hash) const {
-    const std::uint32_t tag = slot(hash, 0);
-    for (std::size_t at = place_of(hash, slots_.size());;) {
-      const std::uint32_t found = slots_[at];
+    const std::uint32_t tag = table_.slot_of(hash, 0);
+    for (std::size_t at = place_of(hash, table_.size);;) {
+      const std::uint32_t found = table_.slots[at];
       if (found == kFree) return;
-      if ((found ^ tag) >> offset_bits_ == 0) {
-        __builtin_prefetch(stored_.data() + std::min(offset(found), stored_.size()));
+      if ((found ^ tag) >> table_.offset_bits == 0) {
+        __builtin_prefetch(table_.stored + std::min(table_.offset_of(found), table_.stored_bytes));
         return;
       }
-      if (++at == slots_.size()) at = 0;
+      if (++at == table_.size) at = 0;
     }
   }
 
   std::uint32_t find(std::string_view bytes, std::uint64_t hash) const {
-    const std::uint32_t tag = slot(hash, 0);
-    for (std::size_t at = place_of(hash, slots_.size());;) {
-      const std::uint32_t found = slots_[at];
-      if (found == kFree) return kNoId;
-      if ((found ^ tag) >> offset_bits_ == 0 && is(offset(found), bytes)) return head(offset(found)) & id_mask_;
-      if (++at == slots_.size()) at = 0;
-    }
+    return table_.find(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), hash);
   }
 
-  // A slot: the offset of its entry, and above it as much of the low bits of its hash as there is room for.
-  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
+  static constexpr std::uint32_t kFree = device::Vocabulary::kFree;
   static constexpr int kMaxIdBits = 31;
   static constexpr int kMaxOffsetBits = 28;  // leaves a few bits of the hash
-
-  Vocabulary() = default;
-
-  void set_layout(int id_bits, int offset_bits) {
-    id_bits_ = id_bits;
-    offset_bits_ = offset_bits;
-    id_mask_ = (std::uint32_t{1} << id_bits) - 1;
-    long_ = 0xFFFFFFFF >> id_bits;
-  }
-
-  std::uint32_t slot(std::uint64_t hash, std::size_t offset) const {
-    return static_cast<std::uint32_t>(hash) << offset_bits_ | static_cast<std::uint32_t>(offset);
-  }
-  std::size_t offset(std::uint32_t slot) const { return slot & ((std::uint32_t{1} << offset_bits_) - 1); }
-  std::uint32_t head(std::size_t offset) const {
-    return static_cast<std::uint32_t>(detail::load4(stored_.data() + offset));
-  }
-
-  // Whether the entry at `offset` is `bytes`.
-  bool is(std::size_t offset, std::string_view bytes) const {
-    // SAFETY: an image may lie about where its entries are and how long, so both are held against where it ends.
-    constexpr std::size_t kWord = sizeof(std::uint32_t);
-    if (offset + kWord > stored_.size()) return false;
-    std::size_t at = offset + kWord;
-    const std::uint32_t length = head(offset) >> id_bits_;
-    if (length == long_) {
-      if (at + kWord > stored_.size() || head(at) != bytes.size()) return false;
-      at += kWord;
-    } else if (length != bytes.size()) {
-      return false;
-    }
-    return bytes.size() <= stored_.size() - at && std::memcmp(stored_.data() + at, bytes.data(), bytes.size()) == 0;
-  }
 
   static void append(std::vector<char>& stored, std::uint32_t word) {
     std::array<char, sizeof(word)> bytes;
@@ -179,12 +154,10 @@ class Vocabulary {
     stored.insert(stored.end(), bytes.begin(), bytes.end());
   }
 
-  std::span<const std::uint32_t> slots_;  // at most three fifths full, so every probe ends
-  // One entry behind the other: a word with the id and, above it, the length; where that is long_, the length in a word
-  // of its own; the bytes. PERF: what a lookup needs lies together.
-  std::span<const char> stored_;
-  int id_bits_ = 0, offset_bits_ = 0;
-  std::uint32_t id_mask_ = 0, long_ = 0;
+  // Slots: at most three fifths full, so every probe ends. Entries: one behind the other; a word with the id and, above
+  // it, the length; where that is long, the length in a word of its own; the bytes. PERF: what a lookup needs lies
+  // together.
+  device::Vocabulary table_;
 };
 
 }  // namespace tokseam

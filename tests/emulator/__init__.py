@@ -1,0 +1,1 @@
+"""The kernels under the emulator: how they are built and run, and what is tried there."""

@@ -1,0 +1,26 @@
+"""The emulated device of each family; without a C++ compiler all of it is skipped."""
+
+from __future__ import annotations
+
+import pytest
+from support.families import Family
+
+from . import build
+from .device import Device, Kernels
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiler() -> None:
+    if build.compiler() is None:
+        pytest.skip("no C++ compiler to build the emulated kernels with")
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Kernels:
+    return Kernels()
+
+
+@pytest.fixture(scope="session")
+def device(family: Family, kernels: Kernels) -> Device:
+    """Each native family's tables on the emulated device."""
+    return Device(family.engine, kernels)
