@@ -19,7 +19,13 @@ from . import records
 #: Cases of this harness, in the order of the README.
 CASES = ("fresh", "hostile", "append", "edit", "load", "memory")
 #: Benches with a command line of their own.
-OWN = {"sweep": "sweep", "shadow": "shadow", "verify-all": "verify_all", "roundtrip": "roundtrip"}
+OWN = {
+    "sweep": "sweep",
+    "shadow": "shadow",
+    "verify-all": "verify_all",
+    "roundtrip": "roundtrip",
+    "fresh-path": "fresh_path",
+}
 
 
 def run_case(name: str, options: Any, json_path: Path | None, folder: Path | None, console: Console) -> bool:
@@ -83,7 +89,7 @@ def main(
 ) -> None:
     """Measure one CASE. Exit code 1 when a job failed.
 
-    Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip --help.
+    Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip|fresh-path --help.
     """
     from .case import Options
     from .peers import NAMES, PIECES

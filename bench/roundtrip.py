@@ -61,7 +61,7 @@ class Echo:
         (folder / "reply").write_bytes(pickle.dumps(reply))
         front, back = f"ipc://{folder}/e", f"ipc://{folder}/e.w"
         child = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
-        seat = [] if cpu is None else ["--cpu", str(cpu)]
+        seat = [] if cpu is None else ["--cpus", str(cpu)]
         self._processes = [
             subprocess.Popen([*child, "bench.echo", "proxy", front, back], cwd=records.CHECKOUT),
             subprocess.Popen(

@@ -12,10 +12,11 @@ Request header            meaning                                              o
     dl   int              milliseconds left until the client gives up          all, optional
     tk   str              tokenizer: sha256 hex, or its name                   those that touch text or ids, restore
     fl   int              flags: 1 add_special_tokens, 2 split_special_tokens,
-                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full, adopt
+                          4 skip_special_tokens; 0 when left out               encode, batch, count, decode, full,
+                                                                               adopt, seed
     ss   str              session id                                           session operations
-    rv   int              revision that the change builds on                   append, edit, fork, adopt
-    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork, adopt
+    rv   int              revision that the change builds on                   append, edit, fork, adopt, seed
+    dg   bytes[16]        running digest of the text that it builds on         append, edit, fork, adopt, seed
     at   [int, int]       code points [start, stop) that an edit replaces      edit
     ns   str              id of the session that a fork makes                  fork
 
@@ -26,6 +27,12 @@ demoted: since when, where it is), st (counters), lm (limits).
 
 `adopt` is between workers: one that leaves sends its sessions, each in a `handover` envelope, and the broker sends each
 to its next owner, whose session then stands at that very revision. A client that asks for it is refused.
+
+`seed` is how a fresh worker's answer to a `full` becomes the owner's session without a second encode. Its body: the
+text, its ids, and the cuts and then the marks of `kernels.engine.Marked`; its request id is that of the `full`. The
+fresh worker puts header and last frame behind its reply (envelope: `seeded`); the broker adds the frames that it holds
+anyway, the text of the request and the ids of the reply, and places the seed with the owner as it passes the reply on.
+A client that asks for it is refused.
 
 `restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
 reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.
@@ -66,8 +73,8 @@ TOKENIZER_MAX_BYTES: Final = 128
 HEADER_MAX_BYTES: Final = 64 * 1024
 #: Up to here a header is read the quick way; one of ours with ids of 64 characters has 300.
 _QUICK_HEADER_BYTES: Final = 1024
-#: Header, lengths, text: no request has more.
-FRAMES_MAX: Final = 3
+#: Header, text, ids, marks: no request has more.
+FRAMES_MAX: Final = 4
 #: Bytes of a whole request by default: 64 MiB, that is 16 M characters of 4 bytes, or the longest session that can be
 #: sent again in full.
 MESSAGE_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -118,8 +125,10 @@ class Operation(NamedTuple):
     #: Body frames, exactly.
     frames: int
     #: 'broker' answers itself; 'any' worker may; 'owner' is the worker that has the session, 'heir' the one that takes
-    #: it over from a worker that leaves: no client asks for that.
+    #: it over from another worker: no client asks for that.
     answered_by: Literal["broker", "any", "owner", "heir"]
+    #: Whether a fresh worker may answer it too: whole texts to encode.
+    fresh: bool = False
 
 
 _ALWAYS = frozenset({"v", "op", "rq"})
@@ -127,10 +136,14 @@ _EVERYWHERE = frozenset({"tn", "dl"})
 
 
 def _operation(
-    answered_by: Literal["broker", "any", "owner", "heir"], frames: int, required: str = "", optional: str = ""
+    answered_by: Literal["broker", "any", "owner", "heir"],
+    frames: int,
+    required: str = "",
+    optional: str = "",
+    fresh: bool = False,
 ) -> Operation:
     return Operation(
-        _ALWAYS | frozenset(required.split()), _EVERYWHERE | frozenset(optional.split()), frames, answered_by
+        _ALWAYS | frozenset(required.split()), _EVERYWHERE | frozenset(optional.split()), frames, answered_by, fresh
     )
 
 
@@ -139,18 +152,20 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "ping": _operation("broker", 0),
     "stats": _operation("broker", 0),
     "restore": _operation("broker", 0, "tk"),
-    "encode": _operation("any", 1, "tk", "fl"),
-    "batch": _operation("any", 2, "tk", "fl"),  # body: byte lengths (uint32), the texts one after the other
-    "count": _operation("any", 1, "tk", "fl"),
+    "encode": _operation("any", 1, "tk", "fl", fresh=True),
+    # body: byte lengths (uint32), the texts one after the other
+    "batch": _operation("any", 2, "tk", "fl", fresh=True),
+    "count": _operation("any", 1, "tk", "fl", fresh=True),
     "offsets": _operation("any", 1, "tk"),
     "pieces": _operation("any", 1, "tk"),
     "decode": _operation("any", 1, "tk", "fl"),
-    "full": _operation("owner", 1, "tk ss", "fl"),
+    "full": _operation("owner", 1, "tk ss", "fl", fresh=True),
     "append": _operation("owner", 1, "tk ss rv dg"),
     "edit": _operation("owner", 1, "tk ss rv dg at"),
     "fork": _operation("owner", 0, "tk ss rv dg ns"),
     "close": _operation("owner", 0, "ss"),
     "adopt": _operation("heir", 1, "tk ss rv dg", "fl"),
+    "seed": _operation("heir", 3, "tk ss rv dg", "fl"),
 }
 
 
@@ -304,7 +319,7 @@ def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request |
             return None
         if not (type(request_id) is bytes and len(request_id) == REQUEST_ID_BYTES):
             return None
-        if len(frames) != operation.frames + 1 or sum(map(len, frames)) > message_max_bytes:
+        if len(frames) != operation.frames + 1 or sum(map(len, frames)) > _largest(op, message_max_bytes):
             return None
         get = header.get
         request = Request(op, request_id, get("tn", ""), get("dl"), get("tk", ""), get("fl", 0), get("ss", ""))
@@ -350,6 +365,11 @@ def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request |
         return request
     except Exception:  # whatever it is, the close reading says it in words
         return None
+
+
+def _largest(op: object, message_max_bytes: int) -> int:
+    """Return how large a request may be: a seed holds a client's text and the reply to it."""
+    return message_max_bytes * (1 + REPLY_EXPANSION) if op == "seed" else message_max_bytes
 
 
 def _read_closely(frames: Sequence[Buffer], message_max_bytes: int) -> Request:
@@ -426,8 +446,9 @@ def _read_header(frames: Sequence[Buffer], message_max_bytes: int) -> tuple[dict
     if len(frames) > FRAMES_MAX:
         raise WireError(BAD_REQUEST, f"the message has {len(frames)} frames; the limit is {FRAMES_MAX}", request_id)
     size = sum(len(frame) for frame in frames)
-    if size > message_max_bytes:
-        raise WireError(TOO_LARGE, f"the message has {size} bytes; the limit is {message_max_bytes}", request_id)
+    limit = _largest(header.get("op"), message_max_bytes)
+    if size > limit:
+        raise WireError(TOO_LARGE, f"the message has {size} bytes; the limit is {limit}", request_id)
     for key in header:
         if key not in FIELDS:
             raise WireError(BAD_REQUEST, f"header key {key!r:.40} is unknown", request_id)
@@ -528,8 +549,8 @@ class Demotion(NamedTuple):
 #: Bytes of a demotion's reason; longer ones are cut.
 REASON_MAX_BYTES: Final = 1024
 
-#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, leave, handover (an `adopt` follows it),
-#: disconnect, gone.
+#: Worker or supervisor to broker: ready, heartbeat, credit, sessions, done, seeded (a done with a seed's header and
+#: marks behind the reply), leave, handover (an `adopt` follows it), disconnect, gone.
 #: Broker to worker: work, heartbeat, disconnect (not known here: say ready again), drain (finish, then go away).
 #: Verifier to broker: verdicts (its counters). Verifier or worker to broker: demote; the broker confirms it with
 #: demote, or with restore when it was lifted since. Broker to all: demote, restore.
@@ -541,6 +562,7 @@ ENVELOPES: Final = frozenset(
             "credit",
             "sessions",
             "done",
+            "seeded",
             "leave",
             "handover",
             "disconnect",
@@ -558,7 +580,7 @@ class Envelope:
     """What broker and worker say to each other, around a request, a reply, or nothing."""
 
     op: str
-    #: work, done: the broker's number for the request.
+    #: work, done, seeded: the broker's number for the request.
     job: int = 0
     #: done: the reply's code, so that the broker need not read the reply.
     code: str = OK
@@ -571,6 +593,8 @@ class Envelope:
     credit_bytes: int = 0
     #: ready: name, sha256, status and reason of each tokenizer that it has.
     tokenizers: list[dict[str, str]] | None = None
+    #: ready, heartbeat: the batch engine of a fresh worker; empty for one that owns sessions.
+    engine: str = ""
     #: sessions: the (tenant, session) pairs that it holds.
     sessions: list[list[str]] | None = None
     #: heartbeat, verdicts: its counters.
@@ -587,6 +611,7 @@ _ENVELOPE_KEYS: Final = {
     "cr": ("credits", int),
     "cb": ("credit_bytes", int),
     "tz": ("tokenizers", list),
+    "en": ("engine", str),
     "ss": ("sessions", list),
     "st": ("stats", dict),
     "dm": ("demotions", list),

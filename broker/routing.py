@@ -10,70 +10,35 @@
   there; what the client has sent in full by then stays.
 - A silent worker is dead. What it was sent is answered: stateless requests once more on another worker, session
   requests with 'stale' (the client sends the full text again), a close with success (the state is gone).
+- A whole text above a size goes to a fresh worker, where there is one, unless its owner would be done sooner
+  (spilling). The answer to a session's text brings a seed, which is placed with the owner in the same event: so
+  whatever the client builds on the answer comes behind the seed. A seed that is lost or refused costs a 'stale', like
+  any lost state.
+- What a fresh worker leaves behind goes to the owner instead: nothing of the session has changed yet.
+- A change so large that a fresh text would be quicker is answered 'stale' (rerouting).
 
-Limits: no sockets, no clock, no bytes of a message (service.py has them). Change the state only through the events.
+Limits: no sockets, no clock, no bytes of a message (service.py has them); how a job is placed stands in placement.py.
+Change the state only through the events.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict, deque
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from typing import Any
 
-from .protocol import (
-    BUSY,
-    INTERNAL,
-    OK,
-    OPERATIONS,
-    REQUEST_ID_BYTES,
-    SHUTTING_DOWN,
-    STALE,
-    Demotion,
-    Request,
-    SessionKey,
-)
-from .state import Answer, Instruction, Job, Limits, Send, Tell, Worker
-
-_NO_WORKER = "no worker is ready"
+from . import invariants, views
+from .placement import NO_WORKER, Placement
+from .protocol import INTERNAL, OK, OPERATIONS, REQUEST_ID_BYTES, SHUTTING_DOWN, STALE, Demotion, Request, SessionKey
+from .state import Answer, Instruction, Job, Limits, Tell, Worker
 
 
-class Router:
+class Router(Placement):
     """The broker's state, changed by events only."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        #: By connection; a restarted worker is a new one.
-        self.workers: dict[bytes, Worker] = {}
-        #: Logical name -> connection; all and only the workers that do not leave.
-        self.names: dict[str, bytes] = {}
-        #: Placement; least recently used first. Its workers are all in `workers`.
-        self.sessions: OrderedDict[SessionKey, bytes] = OrderedDict()
-        #: Stateless jobs that wait for any credit, oldest first.
-        self.shared: deque[Job] = deque()
-        self.shared_bytes = 0
-        #: All and only the requests that are queued or sent, by client and request id: a resend of one is dropped.
-        self.open: dict[tuple[bytes, bytes], Job] = {}
-        self.counters: dict[str, int] = dict.fromkeys(
-            (
-                "requests",
-                "answered",
-                "busy",
-                "stale",
-                "expired",
-                "resent",
-                "retried",
-                "workers_lost",
-                "handed_over",
-                "refused",
-                "failed",
-            ),
-            0,
-        )
-        #: All and only the tokenizers that are demoted, by hash. No hash is here and in `restored`.
-        self.demoted: dict[str, Demotion] = {}
-        #: When a demotion was last lifted, by hash: those of earlier answers don't count any more.
+        super().__init__(limits)
+        #: When a demotion was last lifted, by hash: those of earlier answers don't count any more. No hash
+        #: is here and in `demoted`.
         self.restored: dict[str, Demotion] = {}
         #: Counts up with every change of the two: whoever keeps them for the next life looks here.
         self.demotion_changes = 0
@@ -81,8 +46,6 @@ class Router:
         self.verifier: bytes | None = None
         self.verifier_process: tuple[str, int] | None = None
         self.verdicts: dict[str, int] = {}
-        self.stopping = False
-        self._next_number = 0
         self._last_beat = float("-inf")
 
     # -- events of clients ------------------------------------------------------------------------------------
@@ -109,8 +72,17 @@ class Router:
             payload,
         )
         if not self.names:
-            return [self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10)]
+            return [self._busy(job, NO_WORKER, self.limits.retry_max_ms // 10)]
         self._next_number += 1
+        if size >= self.limits.fresh_bytes and self.fresh_names:
+            if OPERATIONS[request.op].fresh:
+                if (not owned or self._is_native(request.tokenizer)) and self._takes_fresh_path(job):
+                    return self._place_fresh(job, now)
+            elif self._is_rerouted(job):
+                self.counters["rerouted"] += 1
+                self.counters["stale"] += 1
+                why = "so large a change is quicker as a fresh text; send the full text"
+                return [Answer(client, request.request_id, STALE, why)]
         return self._place_owned(job, now) if owned else self._place_stateless(job, now)
 
     # -- events of workers ------------------------------------------------------------------------------------
@@ -125,33 +97,40 @@ class Router:
         tokenizers: list[dict[str, str]],
         now: float,
         demotions: Iterable[Demotion] = (),
+        engine: str = "",
     ) -> list[Instruction]:
         """Take a worker in. One that says ready again only renews itself; a new process takes its name over.
 
-        `demotions` are what it knows of: a broker that restarted learns of them again.
+        `demotions` are what it knows of: a broker that restarted learns of them again. `engine`: a fresh worker's.
         """
         known = self.workers.get(identity)
         if known is not None:
             known.credits, known.credit_bytes, known.last_seen = credits, credit_bytes, now
+            known.engine = engine or known.engine
             return [*self.on_demote(identity, demotions), *self._dispatch(known, now)]
         out: list[Instruction] = self.on_demote(identity, demotions)
         if self.demoted:
             out.append(Tell(identity, "demote", tuple(self.demoted.values())))
-        previous = self.names.get(name)
-        worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now)
+        previous = self.names.get(name) or self.fresh_names.get(name)
+        worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now, bool(engine), engine)
+        worker.bytes_per_s = self.limits.assumed_bytes_per_s
         self.workers[identity] = worker
-        self.names[name] = identity
+        (self.fresh_names if worker.fresh else self.names)[name] = identity
         if previous is not None:
             out += self._lose(self.workers[previous], now)
         return [*out, *self._dispatch(worker, now)]
 
-    def on_heartbeat(self, identity: bytes, stats: dict[str, int] | None, now: float) -> list[Instruction]:
+    def on_heartbeat(
+        self, identity: bytes, stats: dict[str, int] | None, now: float, engine: str = ""
+    ) -> list[Instruction]:
         worker = self.workers.get(identity)
         if worker is None:
             return [Tell(identity, "disconnect")]
         worker.last_seen = now
         if stats is not None:
             worker.stats = stats
+            worker.bytes_per_s = stats.get("bytes_per_s") or self.limits.assumed_bytes_per_s
+        worker.engine = engine or worker.engine
         return []
 
     def on_credit(self, identity: bytes, credits: int, credit_bytes: int, now: float) -> list[Instruction]:
@@ -167,13 +146,24 @@ class Router:
         if worker is None:
             return [Tell(identity, "disconnect")]
         worker.last_seen = now
-        for key in keys if not worker.leaving else ():
+        for key in keys if not worker.leaving and not worker.fresh else ():
             if key not in self.sessions:
                 self._assign(key, worker)
         return []
 
-    def on_done(self, identity: bytes, number: int, code: str, now: float) -> tuple[Job | None, list[Instruction]]:
-        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before."""
+    def payload_of(self, identity: bytes, number: int) -> Any:
+        """Return the frames of a job that a worker was sent and has not answered; None where there is none."""
+        worker = self.workers.get(identity)
+        job = None if worker is None else worker.sent.get(number)
+        return None if job is None else job.payload
+
+    def on_done(
+        self, identity: bytes, number: int, code: str, now: float, seed: Any = None, seed_size: int = 0
+    ) -> tuple[Job | None, list[Instruction]]:
+        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before.
+
+        `seed`: the frames that make a fresh worker's answer the owner's session.
+        """
         worker = self.workers.get(identity)
         if worker is None:
             return None, [Tell(identity, "disconnect")]
@@ -184,13 +174,22 @@ class Router:
         worker.sent_bytes -= job.size
         worker.seconds_per_job += (min(now - job.sent_at, 10.0) - worker.seconds_per_job) / 16
         self._settle(job)
+        out: list[Instruction] = []
         if code == STALE:
             self.counters["stale"] += 1
-        elif code == OK and job.op == "close" and job.key is not None:
-            self._forget(job.key)
-        elif code == OK and job.fork_key is not None and not worker.leaving:
-            self._assign(job.fork_key, worker)
-        return job, self._dispatch(worker, now) if worker.queue or self.shared else []
+        elif code == OK and job.key is not None:
+            if job.op == "close":
+                self._forget(job.key)
+            elif job.fork_key is not None:
+                if not worker.leaving:
+                    self._assign(job.fork_key, worker)
+                    self._note_text(job.fork_key, self.text_bytes.get(job.key))
+            else:
+                self._note_change(job)
+            if seed is not None:
+                out = self._place_seed(job.key, seed, seed_size, now)
+        waiting = self.fresh_queue if worker.fresh else worker.queue or self.shared
+        return job, [*out, *self._dispatch(worker, now)] if waiting else out
 
     def on_leave(self, identity: bytes, now: float) -> list[Instruction]:
         """A worker wants no more work: what waits for it is placed elsewhere, what it was sent it will answer."""
@@ -199,7 +198,7 @@ class Router:
             return []
         worker.last_seen = now
         self._retire(worker)
-        out = self._answer_queue(worker)
+        out = [*self._answer_queue(worker, now), *self._leave_fresh_path(now)]
         return out if self.names else out + self._refuse_shared()
 
     def on_handover(self, identity: bytes, request: Request, size: int, payload: Any, now: float) -> list[Instruction]:
@@ -239,7 +238,7 @@ class Router:
         if (name, pid) == self.verifier_process:
             self.verifier, self.verifier_process, self.verdicts = None, None, {}
             return []
-        worker = self.workers.get(self.names.get(name, b""))
+        worker = self.workers.get(self.names.get(name) or self.fresh_names.get(name, b""))
         if worker is None or worker.pid != pid:
             return []
         self.counters["workers_lost"] += 1
@@ -292,12 +291,17 @@ class Router:
         out: list[Instruction] = []
         patience = self.limits.heartbeat_s * self.limits.misses
         for worker in list(self.workers.values()):
-            if now - worker.last_seen > patience + worker.sent_bytes * self.limits.grace_s_per_byte:
+            busy_bytes = worker.sent_bytes
+            if worker.fresh and worker.sent:  # it beats between batches: only the largest keeps it silent
+                largest = max(job.size for job in worker.sent.values())
+                busy_bytes = min(busy_bytes, max(largest, self.limits.fresh_batch_bytes))
+            if now - worker.last_seen > patience + busy_bytes * self.limits.grace_s_per_byte:
                 self.counters["workers_lost"] += 1
                 out += self._lose(worker, now)
         for worker in self.workers.values():
             worker.queue_bytes -= self._drop_expired(worker.queue, now)
         self.shared_bytes -= self._drop_expired(self.shared, now)
+        self.fresh_queue_bytes -= self._drop_expired(self.fresh_queue, now)
         for worker in list(self.workers.values()):
             out += self._dispatch(worker, now)
         if now - self._last_beat >= self.limits.heartbeat_s:
@@ -317,9 +321,11 @@ class Router:
         ]
         out += [Tell(identity, "drain") for identity in self.workers]
         self.verifier, self.verifier_process, self.verdicts = None, None, {}
-        for state in (self.workers, self.names, self.sessions, self.shared, self.open):
+        for names in (self.names, self.fresh_names):
+            names.clear()
+        for state in (self.workers, self.sessions, self.text_bytes, self.shared, self.fresh_queue, self.open):
             state.clear()
-        self.shared_bytes = 0
+        self.shared_bytes = self.fresh_queue_bytes = 0
         self.stopping = True
         return out
 
@@ -331,217 +337,42 @@ class Router:
 
     def tokenizers(self) -> list[dict[str, str]]:
         """Every tokenizer that some worker has, as it is answered now."""
-        found = {(entry["name"], entry["sha256"]): entry for w in self.workers.values() for entry in w.tokenizers}
-        return [self._as_answered(found[key]) for key in sorted(found)]
-
-    def _as_answered(self, entry: dict[str, str]) -> dict[str, str]:
-        demotion = self.demoted.get(entry["sha256"])
-        if demotion is None:
-            return entry
-        when = datetime.fromtimestamp(demotion.when_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-        return {**entry, "status": "reference", "reason": demotion.reason, "demoted": when}
+        return views.tokenizers(self)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the tier: the workers' summed at the top, then the broker's and each worker's own.
+        """Counters of the tier; see views.py."""
+        return views.stats(self)
 
-        'shadow' has the verifier's, beside the workers' of what they sent it; 'demoted' the tokenizers that are so.
-        """
-        summed: dict[str, int] = {}
-        for worker in self.workers.values():
-            for key, value in worker.stats.items():
-                summed[key] = summed.get(key, 0) + value
-        return {
-            **summed,
-            "broker": {
-                **self.counters,
-                "queued": self._queued(),
-                "queued_bytes": self._queued_bytes(),
-                "sent": sum(len(worker.sent) for worker in self.workers.values()),
-                "placements": len(self.sessions),
-            },
-            "shadow": {
-                **{key[7:]: value for key, value in summed.items() if key.startswith("shadow_")},
-                **self.verdicts,
-            },
-            "demoted": [entry for entry in self.tokenizers() if "demoted" in entry],
-            "workers": [
-                {
-                    "name": worker.name,
-                    "pid": worker.pid,
-                    "leaving": worker.leaving,
-                    "sent": len(worker.sent),
-                    "queued": len(worker.queue),
-                    "placements": len(worker.sessions),
-                    **worker.stats,
-                }
-                for worker in sorted(self.workers.values(), key=lambda worker: worker.name)
-            ],
-        }
-
-    # -- placing ----------------------------------------------------------------------------------------------
-
-    def _place_owned(self, job: Job, now: float) -> list[Instruction]:
-        assert job.key is not None
-        placed = self.sessions.get(job.key)
-        worker = self.workers[placed] if placed is not None else self._rendezvous(job.key)
-        if not worker.queue and not self.shared and self._has_credit(worker, job):
-            # Nothing waits that is older: it goes at once, and takes no room in a queue.
-            self._place(job.key, placed, worker)
-            self.open[job.client, job.request_id] = job
-            return [self._send(worker, job, now)]
-        if self._queue_is_full(len(worker.queue), worker.queue_bytes, job):
-            wait = int(1000 * worker.seconds_per_job * (len(worker.queue) + len(worker.sent)))
-            return [self._busy(job, f"the queue of worker {worker.name} is full", wait)]
-        self._place(job.key, placed, worker)
-        self.open[job.client, job.request_id] = job
-        worker.queue.append(job)
-        worker.queue_bytes += job.size
-        return self._dispatch(worker, now)
-
-    def _place_stateless(self, job: Job, now: float) -> list[Instruction]:
-        if self._queue_is_full(len(self.shared), self.shared_bytes, job):
-            slowest = max(self.workers[identity].seconds_per_job for identity in self.names.values())
-            wait = int(1000 * slowest * len(self.shared) / len(self.names))
-            return [self._busy(job, "the queue is full", wait)]
-        self.open[job.client, job.request_id] = job
-        self.shared.append(job)
-        self.shared_bytes += job.size
-        return self._dispatch_shared(now)
-
-    def _queue_is_full(self, length: int, size: int, job: Job) -> bool:
-        limits = self.limits
-        # A job larger than a whole queue may still wait in an empty one; messages have a limit of their own.
-        return (
-            length >= limits.worker_queue
-            or (length > 0 and size + job.size > limits.worker_queue_bytes)
-            or self._queued() >= limits.total_queue
-            or (length > 0 and self._queued_bytes() + job.size > limits.total_queue_bytes)
-        )
-
-    def _queued(self) -> int:
-        return len(self.shared) + sum(len(worker.queue) for worker in self.workers.values())
-
-    def _queued_bytes(self) -> int:
-        return self.shared_bytes + sum(worker.queue_bytes for worker in self.workers.values())
-
-    def _rendezvous(self, key: SessionKey) -> Worker:
-        packed = "\0".join(key).encode()
-
-        def score(name: str) -> bytes:
-            return hashlib.blake2b(name.encode() + b"\0" + packed, digest_size=8).digest()
-
-        return self.workers[self.names[max(self.names, key=score)]]
-
-    def _place(self, key: SessionKey, placed: bytes | None, worker: Worker) -> None:
-        if placed is None:
-            self._assign(key, worker)
-        else:
-            self.sessions.move_to_end(key)
-
-    def _assign(self, key: SessionKey, worker: Worker) -> None:
-        self._forget(key)
-        while len(self.sessions) >= self.limits.sessions:
-            oldest, owner = self.sessions.popitem(last=False)
-            self.workers[owner].sessions.discard(oldest)
-        self.sessions[key] = worker.identity
-        worker.sessions.add(key)
-
-    def _forget(self, key: SessionKey) -> None:
-        owner = self.sessions.pop(key, None)
-        if owner is not None:
-            self.workers[owner].sessions.discard(key)
-
-    # -- dispatching ------------------------------------------------------------------------------------------
-
-    def _has_credit(self, worker: Worker, job: Job) -> bool:
-        # A job larger than all credits goes alone, or it would never go.
-        if worker.leaving or len(worker.sent) >= worker.credits:
-            return False
-        return not worker.sent or worker.sent_bytes + job.size <= worker.credit_bytes
-
-    def _dispatch(self, worker: Worker, now: float) -> list[Instruction]:
-        """Send what waits for this worker, the older of its own queue's head and the shared queue's head first."""
-        out: list[Instruction] = []
-        shared_moved = False
-        while worker.queue or self.shared:
-            own = bool(worker.queue) and (not self.shared or worker.queue[0].number < self.shared[0].number)
-            job = worker.queue[0] if own else self.shared[0]
-            if not self._has_credit(worker, job):
-                break
-            if own:
-                worker.queue.popleft()
-                worker.queue_bytes -= job.size
-            else:
-                self.shared.popleft()
-                self.shared_bytes -= job.size
-                shared_moved = True
-            if self._expire(job, now):
-                continue
-            out.append(self._send(worker, job, now))
-        if shared_moved:  # its head held up the younger work of every worker that had no credit for it
-            for other in self.workers.values():
-                if other is not worker and other.queue:
-                    out += self._dispatch(other, now)
-        return out
-
-    def _send(self, worker: Worker, job: Job, now: float) -> Send:
-        job.sent_at = now
-        worker.sent[job.number] = job
-        worker.sent_bytes += job.size
-        return Send(worker.identity, job)
-
-    def _dispatch_shared(self, now: float) -> list[Instruction]:
-        out: list[Instruction] = []
-        for identity in sorted(
-            self.names.values(), key=lambda one: (self.workers[one].sent_bytes, len(self.workers[one].sent))
-        ):
-            if not self.shared:
-                break
-            out += self._dispatch(self.workers[identity], now)
-        return out
-
-    def _expire(self, job: Job, now: float) -> bool:
-        if job.deadline is None or now <= job.deadline:
-            return False
-        self.counters["expired"] += 1
-        self._settle(job)
-        return True
-
-    def _drop_expired(self, queue: deque[Job], now: float) -> int:
-        """Drop the jobs of a queue that nobody waits for; return their bytes."""
-        if not any(job.deadline is not None and now > job.deadline for job in queue):
-            return 0
-        kept: list[Job] = []
-        dropped = 0
-        for job in queue:
-            if self._expire(job, now):
-                dropped += job.size
-            else:
-                kept.append(job)
-        queue.clear()
-        queue.extend(kept)
-        return dropped
+    def validate(self) -> None:
+        """Check every invariant that the comments state. For tests, and behind the service's debug flag."""
+        invariants.check(self)
 
     # -- losing -----------------------------------------------------------------------------------------------
 
     def _retire(self, worker: Worker) -> None:
         """Place nothing on this worker any more."""
         worker.leaving = True
-        if self.names.get(worker.name) == worker.identity:
-            del self.names[worker.name]
-        for key in worker.sessions:
-            del self.sessions[key]
-        worker.sessions.clear()
+        names = self.fresh_names if worker.fresh else self.names
+        if names.get(worker.name) == worker.identity:
+            del names[worker.name]
+        for key in list(worker.sessions):
+            self._forget(key)
 
     def _lose(self, worker: Worker, now: float) -> list[Instruction]:
         """Remove a worker and answer everything that it leaves stranded. It is told, in case it lives."""
         self._retire(worker)
         del self.workers[worker.identity]
-        out = self._answer_queue(worker)
+        seeds = [job for job in worker.sent.values() if job.op == "seed"]
+        out: list[Instruction] = []
         again = False
-        for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=True):
+        for job in sorted(worker.sent.values(), key=lambda job: job.number, reverse=not worker.fresh):
             job.deaths += 1
-            if job.key is not None:
+            if job.op == "seed":
+                self._settle(job)
+            elif job.fresh:
+                self.counters["retried"] += 1
+                out += self._place_again(job, now)
+            elif job.key is not None:
                 out.append(self._answer_lost(job))
             elif job.deaths > 1:
                 self._settle(job)
@@ -554,17 +385,24 @@ class Router:
         worker.sent.clear()
         worker.sent_bytes = 0
         out.append(Tell(worker.identity, "disconnect"))
+        out += self._pass_seeds_on(seeds, now)
+        out += self._answer_queue(worker, now)
+        out += self._leave_fresh_path(now)
         if again or self.shared:
             out += self._dispatch_shared(now)
         if not self.names:
             out += self._refuse_shared()
         return out
 
-    def _answer_queue(self, worker: Worker) -> list[Instruction]:
-        out: list[Instruction] = [self._answer_lost(job) for job in worker.queue]
+    def _answer_queue(self, worker: Worker, now: float) -> list[Instruction]:
+        """Answer what waits for a worker that takes no more; seeds go on to their sessions' next owners."""
+        seeds = [job for job in worker.queue if job.op == "seed"]
+        for job in seeds:
+            self._settle(job)
+        out: list[Instruction] = [self._answer_lost(job) for job in worker.queue if job.op != "seed"]
         worker.queue.clear()
         worker.queue_bytes = 0
-        return out
+        return out + self._pass_seeds_on(seeds, now)
 
     def _answer_lost(self, job: Job) -> Answer:
         """Answer a session's request whose worker is gone, and its state with it."""
@@ -578,59 +416,7 @@ class Router:
         out: list[Instruction] = []
         for job in self.shared:
             self._settle(job)
-            out.append(self._busy(job, _NO_WORKER, self.limits.retry_max_ms // 10))
+            out.append(self._busy(job, NO_WORKER, self.limits.retry_max_ms // 10))
         self.shared.clear()
         self.shared_bytes = 0
         return out
-
-    def _settle(self, job: Job) -> None:
-        self.counters["answered"] += 1
-        del self.open[job.client, job.request_id]
-
-    def _busy(self, job: Job, message: str, wait_ms: int) -> Answer:
-        self.counters["busy"] += 1
-        wait_ms = min(max(wait_ms, self.limits.retry_min_ms), self.limits.retry_max_ms)
-        return Answer(job.client, job.request_id, BUSY, f"{message}; try again in {wait_ms} ms", wait_ms)
-
-    def _refuse(self, client: bytes, request_id: bytes, code: str, message: str) -> Answer:
-        self.counters["refused"] += 1
-        return Answer(client, request_id, code, message)
-
-    # -- checking ---------------------------------------------------------------------------------------------
-
-    def validate(self) -> None:
-        """Check every invariant that the comments state. For tests, and behind the service's debug flag."""
-        seen: dict[tuple[bytes, bytes], Job] = {}
-
-        def see(job: Job) -> None:
-            identity = (job.client, job.request_id)
-            assert identity not in seen, f"job {job.number} is in two places"
-            seen[identity] = job
-
-        for identity, worker in self.workers.items():
-            assert worker.identity == identity
-            assert (self.names.get(worker.name) == identity) is not worker.leaving
-            assert worker.sent_bytes == sum(job.size for job in worker.sent.values())
-            assert worker.queue_bytes == sum(job.size for job in worker.queue)
-            assert len(worker.queue) <= self.limits.worker_queue
-            assert worker.sessions == {key for key, owner in self.sessions.items() if owner == identity}
-            for number, job in worker.sent.items():
-                assert job.number == number
-                see(job)
-            for job in worker.queue:
-                assert job.key is not None
-                see(job)
-            if worker.queue and not worker.leaving and not self.shared:
-                assert not self._has_credit(worker, worker.queue[0]), "work waits although there is credit"
-            if worker.leaving:
-                assert not worker.queue
-        for job in self.shared:
-            assert job.key is None
-            see(job)
-        assert self.shared_bytes == sum(job.size for job in self.shared)
-        assert seen == self.open
-        assert set(self.names.values()) <= self.workers.keys()
-        assert set(self.sessions.values()) <= self.workers.keys()
-        assert len(self.sessions) <= self.limits.sessions
-        assert not self.demoted.keys() & self.restored.keys()
-        assert self.names or not self.shared, "stateless work waits for nobody"

@@ -280,8 +280,10 @@ class Service:
             return
         if envelope.op == "done":
             self._done(identity, envelope.job, envelope.code, message, now)
+        elif envelope.op == "seeded":
+            self._seeded(identity, envelope.job, message, now)
         elif envelope.op == "heartbeat":
-            self._perform(router.on_heartbeat(identity, envelope.stats, now))
+            self._perform(router.on_heartbeat(identity, envelope.stats, now, envelope.engine))
         elif envelope.op == "ready":
             log.info("worker %s (process %d) is ready", envelope.name, envelope.pid)
             self._perform(
@@ -294,6 +296,7 @@ class Service:
                     envelope.tokenizers or [],
                     now,
                     envelope.demotions or (),
+                    envelope.engine,
                 )
             )
         elif envelope.op == "credit":
@@ -320,6 +323,21 @@ class Service:
             self._to_client(job.client, message[2:])
         if instructions:
             self._perform(instructions)
+
+    def _seeded(self, identity: bytes, number: int, message: list[zmq.Frame], now: float) -> None:
+        """Pass a fresh worker's reply on, and what it makes of the session: no frame of either is copied."""
+        sent = self.router.payload_of(identity, number)
+        if len(message) != 6 or (sent is not None and len(sent) != 2):
+            log.warning("a seed in a message of %d frames is ignored", len(message))
+            self._done(identity, number, protocol.OK, message[:4], now)
+            return
+        reply, ids, header, marks = message[2:]
+        # The reply before what follows from it: both leave here before the next message is looked at.
+        seed = None if sent is None else [header.bytes, sent[1], ids, marks]
+        job, instructions = self.router.on_done(identity, number, protocol.OK, now, seed, sum(map(len, seed or ())))
+        if job is not None:
+            self._to_client(job.client, [reply, ids])
+        self._perform(instructions)
 
     def _hand_over(self, identity: bytes, message: list[zmq.Frame], now: float) -> None:
         sent: list[Any] = [frame.bytes if place == 0 else frame for place, frame in enumerate(message)]
@@ -372,12 +390,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--heartbeat-s", type=float, default=Limits().heartbeat_s)
     parser.add_argument("--queue", type=int, default=Limits().worker_queue)
     parser.add_argument("--placements", type=int, default=Limits().sessions)
+    parser.add_argument("--fresh-threshold", type=int, default=Limits().fresh_bytes)
     parser.add_argument("--demotions", type=Path, help="the file that keeps demotions over restarts")
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--ready-fd", type=int, help="where to write a byte once the endpoints are bound")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
-    limits = Limits()._replace(heartbeat_s=options.heartbeat_s, worker_queue=options.queue, sessions=options.placements)
+    limits = Limits()._replace(
+        heartbeat_s=options.heartbeat_s,
+        worker_queue=options.queue,
+        sessions=options.placements,
+        fresh_bytes=options.fresh_threshold,
+    )
 
     def say_bound() -> None:
         if options.ready_fd is not None:

@@ -29,6 +29,17 @@ class Limits(NamedTuple):
     sessions: int = 200_000
     #: Seconds that a session on its way from a leaving worker to its next owner may wait for credit.
     handover_s: float = 5.0
+    #: Bytes of a request from which on a fresh worker encodes it, where there is one (figures: workers/README.md).
+    fresh_bytes: int = 64 * 1024
+    #: How many times longer than the owner an idle fresh worker may take for a text.
+    fresh_slack: float = 4.0
+    #: Bytes that a fresh worker encodes at a time, or one text, if that is longer.
+    fresh_batch_bytes: int = 4 * 1024 * 1024
+    #: Bytes a second that a worker is taken to encode until it reports its own figure: one core.
+    assumed_bytes_per_s: float = 50e6
+    #: What sending a whole text anew costs beside encoding it: bytes a second over both sockets, and a round trip.
+    transfer_bytes_per_s: float = 500e6
+    round_trip_s: float = 0.001
     #: Milliseconds that a refused client is told to wait, at least and at most.
     retry_min_ms: int = 5
     retry_max_ms: int = 2000
@@ -54,6 +65,8 @@ class Job:
     payload: Any
     #: Workers that it was sent to and that died; a second death is an error, not a third try.
     deaths: int = 0
+    #: Whether it is on the fresh path: it waits for a fresh worker, or one was sent it.
+    fresh: bool = False
     sent_at: float = 0.0
 
 
@@ -68,11 +81,17 @@ class Worker:
     credit_bytes: int
     tokenizers: list[dict[str, str]]
     last_seen: float
+    #: Whether it encodes whole texts and owns no sessions; its batch engine, as it last told.
+    fresh: bool = False
+    engine: str = ""
+    #: What it encodes a second, as it last reported, or as is assumed.
+    bytes_per_s: float = Limits().assumed_bytes_per_s
     #: All and only the jobs that it was sent and has not answered, by number.
     sent: dict[int, Job] = field(default_factory=dict)
     #: Sum of `size` over `sent`.
     sent_bytes: int = 0
-    #: Session jobs that wait for its credit, oldest first. No job of another worker's session is here.
+    #: Session jobs that wait for its credit, oldest first. No job of another worker's session is here, and none at all
+    #: of a fresh worker.
     queue: deque[Job] = field(default_factory=deque)
     #: Sum of `size` over `queue`.
     queue_bytes: int = 0

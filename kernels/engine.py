@@ -21,7 +21,7 @@ from .errors import UnsupportedError
 from .facts import Facts
 from .offsets import Trimmer
 from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_str, as_text, bad_text
-from .session import NativeSession, ReferenceSession, Session, Splice, Work, check_range
+from .session import Marked, NativeSession, ReferenceSession, Session, Splice, Work, check_range
 from .sources import Made, Opened, Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
@@ -122,6 +122,21 @@ class Tokenizer:
         """Bytes that the chunks take that are kept now."""
         return self._encoder.chunk_cache_bytes if self._encoder is not None else 0
 
+    def encode_marked(
+        self, text: Text, *, add_special_tokens: bool = False, split_special_tokens: bool = False, threads: int = 1
+    ) -> Marked:
+        """Encode `text` in full, with what `seeded_session` needs. Native tokenizers only. Raises BadTextError."""
+        if self._encoder is None:
+            raise UnsupportedError("the reference marks nothing")
+        text = as_str(text)
+        try:
+            ids, cuts, marks = _native.encode_for_seed(self._encoder, text, split_special_tokens, threads)
+        except UnicodeEncodeError as error:
+            raise bad_text(text, error) from None
+        if add_special_tokens and len(self._around[0]) + len(self._around[1]):
+            ids = np.concatenate([self._around[0], ids, self._around[1]])
+        return Marked(ids, cuts, marks)
+
     def offsets(self, text: Text) -> Positions:
         """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them.
 
@@ -160,6 +175,23 @@ class Tokenizer:
         """Start an empty session."""
         if self._encoder is None:
             return ReferenceSession(self._reference, add_special_tokens, split_special_tokens)
+        return self._native_session(add_special_tokens, split_special_tokens)
+
+    def seeded_session(
+        self, text: Text, marked: Marked, *, add_special_tokens: bool = False, split_special_tokens: bool = False
+    ) -> Session:
+        """Start a session of `text` with what `encode_marked` made of it under the same flags, encoding nothing.
+
+        Native tokenizers only. Raises BadTextError, BadSeedError.
+        """
+        if self._encoder is None:
+            raise UnsupportedError("the reference takes no seed")
+        session = self._native_session(add_special_tokens, split_special_tokens)
+        session.seed(text, marked)
+        return session
+
+    def _native_session(self, add_special_tokens: bool, split_special_tokens: bool) -> NativeSession:
+        assert self._encoder is not None
         nothing = np.empty(0, dtype=np.uint32)
         return NativeSession(
             _native.Session(self._encoder, split_special_tokens),
@@ -263,6 +295,7 @@ def load_reference(source: Source) -> tuple[Reference, Any]:
 
 __all__ = [
     "Ids",
+    "Marked",
     "MismatchReport",
     "Positions",
     "Session",

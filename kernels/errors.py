@@ -33,3 +33,7 @@ class BadTokenizerError(EngineError, ValueError):
 
 class UnsupportedError(EngineError):
     """The tokenizer's reference has no way to answer this question."""
+
+
+class BadSeedError(EngineError, ValueError):
+    """What should seed a session can't be of its text: whoever made it is at fault, and the text must be encoded."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from . import _native
-from .errors import BadEditError
+from .errors import BadEditError, BadSeedError
 from .reference import Ids, Reference, Text, as_str, as_text, bad_text
 
 PathTaken = Literal["append", "edit", "fresh", "reference"]
@@ -35,6 +35,19 @@ class Work(NamedTuple):
 
     path: PathTaken
     chars_encoded: int
+
+
+class Marked(NamedTuple):
+    """A text encoded for a session elsewhere: its ids, and where they may be parted.
+
+    Each of `cuts` (bytes, ascending) is a synchronizing position that a session of the text keeps; `marks` tell how
+    many of the text's own ids stand before each. Both uint32.
+    """
+
+    #: All ids, what a template adds included.
+    ids: Ids
+    cuts: Ids
+    marks: Ids
 
 
 class Session(Protocol):
@@ -221,6 +234,23 @@ class NativeSession:
             return self._fall_back(error, text)
         except UnicodeEncodeError as error:
             raise bad_text(text, error) from None
+
+    def seed(self, text: Text, marked: Marked) -> None:
+        """Become a session of `text`, with what `Tokenizer.encode_marked` made of it; nothing is encoded.
+
+        The ids are trusted. Raises BadTextError, and BadSeedError where cuts and marks can't be the text's.
+        """
+        text = as_str(text)
+        behind = len(marked.ids) - len(self._behind)
+        if behind < self._shift:
+            raise BadSeedError("a session can't be seeded: the template's ids are missing")
+        try:
+            self._store.seed(text, marked.ids[self._shift : behind], marked.cuts, marked.marks)
+        except UnicodeEncodeError as error:
+            raise bad_text(text, error) from None
+        except (_native.OverlapMismatch, ValueError, RuntimeError) as error:
+            raise BadSeedError(f"a session can't be seeded: {error}") from None
+        self._work = ("fresh", 0)
 
     def append(self, delta: Text) -> Splice:
         delta = as_str(delta)

@@ -84,6 +84,11 @@ def check_cores() -> Iterator[Finding]:
         seats = pinning.plan(min(len(cores), 8), cores)
         order = ", ".join(str(seat.cpu) for seat in seats if seat is not None)
         yield "ok", "pinning", f"allowed; repair workers take cores {order}{', ...' if len(cores) > 8 else ''}"
+        (place,) = pinning.plan_fresh(1, cores, pinning.plan(min(len(cores), 2), cores))
+        where = (
+            f"cores {', '.join(map(str, place.cpus))}" if place.cpus else f"any core, giving way (nice {place.nice})"
+        )
+        yield "ok", "fresh worker", f"beside two repair workers it takes {where}"
     else:
         yield "note", "pinning", f"{trouble}; workers run on any core"
     nodes = {core.node for core in cores}

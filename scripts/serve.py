@@ -1,6 +1,6 @@
-"""`tokseam serve`: a broker, pinned repair workers and a verifier under one supervisor. `running_tier`: from Python.
+"""`tokseam serve`: a broker, its workers and a verifier under one supervisor. `running_tier`: from Python.
 
-It prints one line when the tier answers: `tokseam ready: endpoint=... workers=... tokenizers=NAME:STATUS,...`.
+It prints a line when the tier answers: `tokseam ready: endpoint=... workers=... fresh=... tokenizers=NAME:STATUS,...`
 Limits: it carries no requests itself; each process is started by workers/supervisor.py.
 """
 
@@ -42,6 +42,24 @@ READY = "tokseam ready:"
 @click.command(context_settings={"show_default": True})
 @tokenizers_setting
 @setting("--repair-workers", type=click.IntRange(1, 1024), default=2, help="Repair workers, each pinned to a core.")
+@setting(
+    "--fresh-workers",
+    type=click.IntRange(0, 64),
+    default=1,
+    help="Fresh workers, which encode whole texts in batches; 0: repair workers encode everything.",
+)
+@setting(
+    "--fresh-threshold",
+    type=click.IntRange(0),
+    default=BrokerLimits().fresh_bytes,
+    help="Bytes of a whole text from which on a fresh worker encodes it.",
+)
+@setting(
+    "--fresh-threads",
+    type=click.IntRange(0, 1024),
+    default=0,
+    help="Cores that a fresh worker encodes on; 0: all that it may run on.",
+)
 @endpoint_setting("Where clients connect. By default an ipc path of this user's own; tcp only when asked.")
 @setting("--pin/--no-pin", "pin", envvar="TOKSEAM_PIN", default=True, help="Pin each worker to a core.")
 @setting(
@@ -92,6 +110,9 @@ READY = "tokseam ready:"
 def command(
     specifications: tuple[str, ...],
     repair_workers: int,
+    fresh_workers: int,
+    fresh_threshold: int,
+    fresh_threads: int,
     endpoint: str | None,
     pin: bool,
     message_max_bytes: int,
@@ -106,7 +127,7 @@ def command(
     quarantine_text: bool,
     validate: bool,
 ) -> None:
-    """Run a tier: a broker, its repair workers and a verifier. Ctrl-C or SIGTERM ends all of it."""
+    """Run a tier: a broker, its repair and fresh workers and a verifier. Ctrl-C or SIGTERM ends all of it."""
     try:
         front = check_endpoint(endpoint or protocol.default_endpoint())
         back = back_endpoint(front)
@@ -117,7 +138,8 @@ def command(
     load_tokenizers(specifications)  # here once, so that a bad one is named before anything starts
     cores = pinning.allowed_cores()
     seats: list[pinning.Seat | None] = pinning.plan(repair_workers, cores) if pin else [None] * repair_workers
-    _say_seats(seats, cores, pin)
+    places = pinning.plan_fresh(fresh_workers, cores, seats)
+    _say_seats(seats, places, cores, pin)
     kept = _quarantine_folder(quarantine_dir)
     samples = shadow_endpoint(front)
     children = tier(
@@ -125,24 +147,29 @@ def command(
         back,
         specifications,
         seats,
-        [
+        places,
+        broker_arguments=[
             *("--message-max-bytes", str(message_max_bytes)),
             *("--heartbeat-s", str(heartbeat_s)),
             *("--queue", str(queue)),
             *("--placements", str(placements)),
+            *("--fresh-threshold", str(fresh_threshold)),
             *("--demotions", str(demotions_file(kept, front))),
             *(["--validate"] if validate else []),
         ],
-        [
+        worker_arguments=[
             *("--message-max-bytes", str(message_max_bytes)),
             *("--heartbeat-s", str(heartbeat_s)),
+            *(["--shadow-endpoint", samples, "--shadow-rate", str(shadow_rate)] if shadow_rate else []),
+            *("--shadow-bytes-per-s", str(shadow_bytes_per_s / (repair_workers + fresh_workers))),
+        ],
+        repair_arguments=[
             *("--sessions", str(sessions)),
             *("--session-bytes", str(session_bytes)),
             *("--quarantine-dir", str(kept)),
-            *(["--shadow-endpoint", samples, "--shadow-rate", str(shadow_rate)] if shadow_rate else []),
-            *("--shadow-bytes-per-s", str(shadow_bytes_per_s / repair_workers)),
         ],
-        [
+        fresh_arguments=["--threads", str(fresh_threads)],
+        verifier_arguments=[
             *("--endpoint", samples),
             *("--quarantine-dir", str(kept)),
             *(["--quarantine-text"] if quarantine_text else []),
@@ -151,7 +178,7 @@ def command(
         else None,
     )
     # The broker knows when its workers are ready; a thread asks it, since the supervisor waits for other things.
-    watch = threading.Thread(target=_say_ready, args=(front, repair_workers), daemon=True)
+    watch = threading.Thread(target=_say_ready, args=(front, repair_workers, fresh_workers), daemon=True)
     sys.exit(Supervisor(children, back, on_open=watch.start).run())
 
 
@@ -173,17 +200,22 @@ def demotions_file(folder: Path, front: str) -> Path:
     return folder / f"demotions-{hashlib.sha256(front.encode()).hexdigest()[:16]}.json"
 
 
-def _say_seats(seats: Sequence[pinning.Seat | None], cores: list[pinning.Core], pin: bool) -> None:
+def _say_seats(
+    seats: Sequence[pinning.Seat | None], places: Sequence[pinning.Place], cores: list[pinning.Core], pin: bool
+) -> None:
     taken = [seat.cpu for seat in seats if seat is not None]
     rest = len(seats) - len(taken)
     line = f"cores: {pinning.describe(cores)}; "
     line += f"workers pinned to {', '.join(map(str, taken))}" if taken else "workers not pinned"
     if rest and pin:
         line += f"; {rest} worker{'s' if rest > 1 else ''} beyond the cores run unpinned"
+    for place in places:
+        own = f"on {', '.join(map(str, place.cpus))}" if place.cpus else f"on any, giving way (nice {place.nice})"
+        line += f"; a fresh worker {own}"
     click.echo(line, err=True)
 
 
-def _say_ready(endpoint: str, workers: int) -> None:
+def _say_ready(endpoint: str, repair_workers: int, fresh_workers: int) -> None:
     """Ask until every worker answers for itself, then print the ready line. Ends with the process."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
         asking.setsockopt(zmq.LINGER, 0)
@@ -194,7 +226,7 @@ def _say_ready(endpoint: str, workers: int) -> None:
         asking.connect(endpoint)
         ready = 0
         tokenizers: list[dict[str, str]] = []
-        while ready < workers:
+        while ready < repair_workers + fresh_workers:
             with contextlib.suppress(zmq.Again):
                 for op in ("stats", "hello"):
                     asking.send_multipart(protocol.pack_request(protocol.Request(op, os.urandom(16))))
@@ -204,7 +236,7 @@ def _say_ready(endpoint: str, workers: int) -> None:
                     tokenizers = reply.tokenizers or tokenizers
             threading.Event().wait(0.02)
     statuses = ",".join(f"{entry['name']}:{entry['status']}" for entry in tokenizers)
-    click.echo(f"{READY} endpoint={endpoint} workers={ready} tokenizers={statuses}")
+    click.echo(f"{READY} endpoint={endpoint} workers={repair_workers} fresh={fresh_workers} tokenizers={statuses}")
 
 
 @dataclass(slots=True)

@@ -29,6 +29,12 @@ ROWS = (
     ("stale", "stale"),
     ("evicted", "evicted"),
     ("mismatches", "mismatches"),
+    ("batches", "batches"),
+    ("texts in them", "batch_documents"),
+    ("MiB in them", "batch_bytes"),
+    ("seeds", "seeds"),
+    ("seeds refused", "seeds_refused"),
+    ("engine failures", "engine_failures"),
     ("failed", "failed"),
 )
 #: Workers shown one by one; more would not fit beside each other.
@@ -44,7 +50,7 @@ def render(endpoint: str, stats: dict[str, Any], before: dict[str, Any] | None, 
         f"{name.replace('_', ' ')} {broker[name]:,}"
         for name in ("sent", "queued", "placements", "busy", "stale", "retried", "expired", "workers_lost", "refused")
     )
-    notes = [shadow_line(stats.get("shadow", {}))]
+    notes = [fresh_line(stats), shadow_line(stats.get("shadow", {}))]
     notes += [f"[red]{entry['name']} by reference: {escape(entry['reason'])}[/]" for entry in stats.get("demoted", ())]
     shown = stats["workers"][:WORKERS_SHOWN]
     table = Table(box=None, header_style="bold")
@@ -55,9 +61,23 @@ def render(endpoint: str, stats: dict[str, Any], before: dict[str, Any] | None, 
         table.add_column(f"{name}\n{worker['pid']}", justify="right")
     for heading, key in ROWS:
         values = [stats.get(key, 0), *(worker.get(key, 0) for worker in shown)]
-        cells = [f"{value / 2**20:,.1f}" if key == "session_bytes" else f"{value:,}" for value in values]
+        cells = [f"{value / 2**20:,.1f}" if "MiB" in heading else f"{value:,}" for value in values]
         table.add_row(heading, *cells)
     return Group(head, line, *notes, table)
+
+
+def fresh_line(stats: dict[str, Any]) -> str:
+    """Return what took the fresh path, in a line."""
+    engines = [worker["engine"] for worker in stats["workers"] if "engine" in worker]
+    if not engines:
+        return "fresh workers: none"
+    broker = stats["broker"]
+    counts = ", ".join(
+        f"{name.replace('_', ' ')} {broker[name]:,}"
+        for name in ("fresh", "spilled", "seeds", "seeds_dropped", "rerouted")
+    )
+    documents = stats.get("batch_documents", 0) / max(1, stats.get("batches", 0))
+    return f"fresh workers: {escape('; '.join(engines))}; {counts}, texts a batch {documents:,.1f}"
 
 
 def shadow_line(shadow: dict[str, int]) -> str:

@@ -1,6 +1,6 @@
 """What every child of the supervisor runs first: tie its life to its parent's, take its core, then become its module.
 
-`python -m tokseam.workers.child --parent PID [--cpu N] [--aside] MODULE [ARGUMENT...]`
+`python -m tokseam.workers.child --parent PID [--cpus LIST] [--nice N] [--aside] MODULE [ARGUMENT...]`
 
 It is small on purpose: the core, or the lowest priority, is taken before the module, and with it the first big
 allocation, is imported.
@@ -17,7 +17,7 @@ import runpy
 import signal
 import sys
 
-from .pinning import pin, step_aside
+from .pinning import parse_list, pin, step_aside
 
 #: <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
@@ -34,16 +34,20 @@ def die_with(parent: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tokseam.workers.child")
     parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--cpu", type=int)
+    parser.add_argument("--cpus", type=parse_list, default=[])
+    parser.add_argument("--nice", type=int, default=0, help="give way to others by so much")
     parser.add_argument("--aside", action="store_true", help="run at the lowest priority")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     die_with(options.parent)
-    if options.cpu is not None:
-        trouble = pin(options.cpu)
+    if options.cpus:
+        trouble = pin(*options.cpus)
         if trouble is not None:
             print(f"tokseam: {trouble}; this process runs on any core", file=sys.stderr, flush=True)
+    if options.nice:
+        with contextlib.suppress(OSError):
+            os.nice(options.nice)
     if options.aside:
         step_aside()
     sys.argv = [options.module, *options.arguments]

@@ -15,33 +15,28 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
 from tokseam.broker import protocol
 from tokseam.broker.protocol import (
-    ADD_SPECIAL_TOKENS,
     BAD_REQUEST,
-    INTERNAL,
     OK,
     SKIP_SPECIAL_TOKENS,
-    SPLIT_SPECIAL_TOKENS,
     STALE,
     TOO_LARGE,
-    UNKNOWN_TOKENIZER,
     Buffer,
-    Demotion,
     Reply,
     Request,
     SessionKey,
     WireError,
 )
 from tokseam.kernels import engine
-from tokseam.kernels.errors import BadTextError, EngineError
+from tokseam.kernels.errors import BadTextError
 
-from .sampling import HISTORY_STEPS, Sample, Sampler, Step
+from .answering import Answering, Seam, bad_text_of, named, numbers, packed_numbers, texts_of
+from .sampling import HISTORY_STEPS, Sampler, Step
 
 log = logging.getLogger("tokseam.worker")
 
@@ -86,6 +81,8 @@ class Held:
     reply_bytes: int = 0
     #: Packed replies by request id, oldest first.
     replies: OrderedDict[bytes, list[Buffer]] = field(default_factory=OrderedDict)
+    #: Requests whose seeds were taken, oldest first: as many as replies are kept.
+    seeds: deque[bytes] = field(default_factory=lambda: deque(maxlen=4))
     #: The last steps, oldest first, for a report.
     history: deque[Step] = field(default_factory=lambda: deque(maxlen=HISTORY_STEPS))
 
@@ -108,18 +105,6 @@ class Unsettled(NamedTuple):
     packed: list[Buffer]
 
 
-class Draft(NamedTuple):
-    """A sample without what its reply says."""
-
-    sample: Sample
-    #: The session as it was before the step, whose text and ids the sample needs; None where it needs none.
-    before: engine.Session | None
-
-
-#: What stands between engine and wire. Nothing in a tier; tests plant faults there.
-Seam = Callable[[Request, Reply], Reply]
-
-
 _COUNTERS = (
     "requests",
     "encodes",
@@ -130,17 +115,18 @@ _COUNTERS = (
     "chars_encoded",
     "forks",
     "adopted",
+    "seeds",
+    "seeds_refused",
     "stale",
     "resent",
     "evicted",
     "refused",
     "failed",
-    "shadow_faults",
 )
 
 
-class WorkerCore:
-    """Tokenizers by name and content hash, sessions by tenant and id, and an answer for every request."""
+class WorkerCore(Answering):
+    """Sessions by tenant and id, and an answer for every request."""
 
     def __init__(
         self,
@@ -150,50 +136,24 @@ class WorkerCore:
         sampler: Sampler | None = None,
         seam: Seam | None = None,
     ) -> None:
+        super().__init__(tokenizers, _COUNTERS, sampler=sampler, seam=seam)
         self.limits = limits or Limits()
-        #: As they were admitted, whatever was demoted since.
-        self.names = dict(tokenizers)
-        self._admitted = {tokenizer.sha256: tokenizer for tokenizer in tokenizers.values()}
-        #: By SHA-256 and by name; a name never looks like a hash of another. A demoted one is its reference alone.
-        self._tokenizers = self._admitted | self.names
-        #: All and only the demoted, by hash; also of tokenizers that are not here.
-        self.demoted: dict[str, Demotion] = {}
         #: Mismatches of each native tokenizer that were dealt with, by hash.
         self._mismatches_seen = {sha256: tokenizer.mismatches for sha256, tokenizer in self._admitted.items()}
         #: What the caller has to report; it empties them.
         self.alarms: list[Alarm] = []
-        #: Samples to hand over; the caller empties them after each answer.
-        self.samples: list[Sample] = []
-        self._sampler = sampler
-        self._seam = seam
-        #: Of the answer under way: the caller's clock, what was drawn for a sample of it, and what `settle` is owed.
-        self._now = 0.0
-        self._drafts: list[Draft] = []
+        #: What `settle` is owed of the last answer.
         self._unsettled: Unsettled | None = None
+        #: Bytes of text that the last answer encoded; 0 where it was no encode.
+        self.encoded_bytes = 0
         #: Least recently used first. Sum of their memory is `session_bytes`.
         self.sessions: OrderedDict[SessionKey, Held] = OrderedDict()
         self.session_bytes = 0
-        self.counters: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
-
-    def describe(self) -> list[dict[str, str]]:
-        """Return name, sha256, status and reason of each tokenizer, as admitted: demotions are told beside."""
-        return [
-            {"name": name, "sha256": one.sha256, "status": one.status, "reason": one.reason}
-            for name, one in self.names.items()
-        ]
 
     def stats(self) -> dict[str, int]:
         mismatches = sum(tokenizer.mismatches for tokenizer in self._admitted.values())
-        drawn = {}
-        if self._sampler is not None:
-            drawn = {"shadow_drawn": self._sampler.drawn, "shadow_skipped": self._sampler.skipped}
-        return {
-            **self.counters,
-            **drawn,
-            "mismatches": mismatches,
-            "sessions": len(self.sessions),
-            "session_bytes": self.session_bytes,
-        }
+        held = {"mismatches": mismatches, "sessions": len(self.sessions), "session_bytes": self.session_bytes}
+        return {**super().stats(), **held}
 
     def handle(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
         """Answer one request and do all that follows: `answer`, then `settle`. Never raises."""
@@ -210,6 +170,7 @@ class WorkerCore:
         self.settle()
         self.counters["requests"] += 1
         self._now = now
+        self.encoded_bytes = 0
         request_id: bytes | None = None
         try:
             request = protocol.unpack_request(frames, self.limits.message_bytes)
@@ -219,25 +180,15 @@ class WorkerCore:
                 self.counters["resent"] += 1
                 return OK, stored
             reply, held = self._answer(request)
+            if request.op in ("append", "edit") or protocol.OPERATIONS[request.op].fresh:
+                self.encoded_bytes = len(request.body[-1])
             if self._seam is not None:
                 reply = self._seam(request, reply)
             packed = protocol.pack_reply(reply)
             self._unsettled = Unsettled(request, held, reply, packed)
             return reply.code, packed
-        except WireError as error:
-            self.counters["stale" if error.code == STALE else "refused"] += 1
-            return error.code, protocol.pack_reply(Reply(error.request_id or request_id, error.code, error.message))
-        except BadTextError as error:
-            return self._refuse(request_id, f"body: {error}")
-        except EngineError as error:
-            return self._refuse(request_id, str(error))
-        except MemoryError:
-            self.counters["refused"] += 1
-            return TOO_LARGE, protocol.pack_reply(Reply(request_id, TOO_LARGE, "no memory for this text"))
         except Exception as error:
-            self.counters["failed"] += 1
-            log.exception("a request failed")
-            return INTERNAL, protocol.pack_reply(Reply(request_id, INTERNAL, f"the worker failed: {error!r}"))
+            return self._refusal(error, request_id)
 
     def settle(self) -> None:
         """Keep the books of the last answer: its reply for a resend, memory, history, alarm, samples. Never raises."""
@@ -258,10 +209,6 @@ class WorkerCore:
         if drafts:
             self._sample(drafts, packed)
 
-    def _refuse(self, request_id: bytes | None, message: str) -> tuple[str, list[Buffer]]:
-        self.counters["refused"] += 1
-        return BAD_REQUEST, protocol.pack_reply(Reply(request_id, BAD_REQUEST, message))
-
     # -- operations -------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request) -> tuple[Reply, Held | None]:
@@ -275,58 +222,30 @@ class WorkerCore:
             return self._fork(request)
         if op == "adopt":
             return self._adopt(request), None
+        if op == "seed":
+            return self._seed(request), None
         if op == "close":
             self._drop(request.key)
             return Reply(request.request_id), None
         return self._stateless(request, self._tokenizer(request)), None
 
     def _stateless(self, request: Request, tokenizer: engine.Tokenizer) -> Reply:
-        reply = Reply(request.request_id)
         body = request.body[0]
-        flags = request.flags
         if request.op == "decode":
-            text = tokenizer.decode(_numbers(body, "body").tolist(), bool(flags & SKIP_SPECIAL_TOKENS))
-            reply.body = [text.encode()]
-            return reply
+            decoded = tokenizer.decode(numbers(body, "body").tolist(), bool(request.flags & SKIP_SPECIAL_TOKENS))
+            return Reply(request.request_id, body=[decoded.encode()])
         self.counters["encodes"] += 1
         if request.op == "offsets":
-            reply.body = [_packed(tokenizer.offsets(body))]
-        elif request.op == "pieces":
-            reply.body = [_packed(tokenizer.pieces(body))]
-        elif request.op == "batch":
-            reply.body = self._batch(tokenizer, request)
-        else:
-            ids = _encode(tokenizer, body, flags)
-            self._draw(request, tokenizer.sha256, flags, body)
-            if request.op == "count":
-                reply.count = len(ids)
-            else:
-                reply.body = [_packed(ids)]
-        return reply
-
-    def _batch(self, tokenizer: engine.Tokenizer, request: Request) -> list[Buffer]:
-        lengths = _numbers(request.body[0], "body frame 1")
-        texts = memoryview(request.body[1])
-        ends = np.cumsum(lengths, dtype=np.uint64)
-        if (int(ends[-1]) if len(ends) else 0) != len(texts):
-            raise WireError(
-                BAD_REQUEST,
-                f"body frame 1: the lengths come to {int(ends[-1]) if len(ends) else 0} bytes, "
-                f"frame 2 has {len(texts)}",
-                request.request_id,
-            )
+            return Reply(request.request_id, body=[packed_numbers(tokenizer.offsets(body))])
+        if request.op == "pieces":
+            return Reply(request.request_id, body=[packed_numbers(tokenizer.pieces(body))])
         encoded = []
-        start = 0
-        for number, end in enumerate(ends.tolist()):
-            text = bytes(texts[start:end])
+        for number, text in enumerate(texts_of(request)):
             try:
-                encoded.append(_encode(tokenizer, text, request.flags))
-                self._draw(request, tokenizer.sha256, request.flags, text, place=number)
+                encoded.append(tokenizer.encode(text, **named(request.flags)))
             except BadTextError as error:
-                raise WireError(BAD_REQUEST, f"body: text {number}: {error}", request.request_id) from None
-            start = end
-        counts = np.array([len(ids) for ids in encoded], dtype=np.uint32)
-        return [_packed(counts), _packed(np.concatenate(encoded)) if encoded else b""]
+                raise bad_text_of(request, number, error) from None
+        return self._encoded(request, tokenizer, encoded)
 
     def _full(self, request: Request) -> tuple[Reply, Held]:
         tokenizer = self._tokenizer(request)
@@ -350,6 +269,7 @@ class WorkerCore:
         )
         if previous is not None:
             held.history.extend(previous.history)
+            held.seeds.extend(previous.seeds)
         self._hold(request.key, held)
         self._draw(request, tokenizer.sha256, request.flags, text)
         ids = session.ids()
@@ -403,6 +323,46 @@ class WorkerCore:
         self.counters["adopted"] += 1
         return reply
 
+    def _seed(self, request: Request) -> Reply:
+        """Take a session over from a fresh worker's answer, as if the text had been encoded here.
+
+        A seed that comes twice is taken once: the session may have gone on since. Whatever speaks against a seed only
+        costs its client a full text.
+        """
+        reply = Reply(request.request_id)
+        previous = self.sessions.get(request.key)
+        if previous is not None and request.request_id in previous.seeds:
+            self.counters["resent"] += 1
+            return reply
+        try:
+            held = self._seeded(request, previous)
+        except Exception:
+            self.counters["seeds_refused"] += 1
+            raise
+        self.counters["seeds"] += 1
+        held.seeds.append(request.request_id)
+        return reply
+
+    def _seeded(self, request: Request, previous: Held | None) -> Held:
+        tokenizer = self._tokenizer(request)
+        text, ids, places = request.body
+        self._check_text_size(request, len(text))
+        if protocol.digest_full(tokenizer.sha256, request.flags, text) != request.digest:
+            raise WireError(BAD_REQUEST, "the seed is of another text than its digest", request.request_id)
+        if previous is not None and previous.digest == request.digest:
+            previous.revision = request.revision  # the client knows it by this one now
+            return previous
+        both = numbers(places, "body frame 3")
+        marked = engine.Marked(numbers(ids, "body frame 2"), both[: len(both) // 2], both[len(both) // 2 :])
+        # A tokenizer that was demoted since takes no seed: those ids may be the wrong ones.
+        session = tokenizer.seeded_session(text, marked, **named(request.flags))
+        held = Held(session, tokenizer.sha256, request.flags, request.revision, request.digest, len(text))
+        if previous is not None:
+            held.history.extend(previous.history)
+            held.seeds.extend(previous.seeds)
+        self._hold(request.key, held)
+        return held
+
     def parting(self) -> Iterator[list[Buffer]]:
         """Yield an 'adopt' request for each session worth it, most recently used first, up to `handover_bytes`.
 
@@ -429,7 +389,7 @@ class WorkerCore:
             stop=splice.stop,
             path=path,
             chars_encoded=chars_encoded,
-            body=(_packed(splice.ids),),
+            body=(packed_numbers(splice.ids),),
         )
 
     def _record(self, request: Request, held: Held, reply: Reply) -> None:
@@ -441,37 +401,10 @@ class WorkerCore:
         asked = (held.revision, request.op, request.start, request.stop, len(request.body[0]))
         held.history.append(Step(*asked, reply.start, reply.stop, len(reply.body[0]) // 4))
 
-    # -- checking again ---------------------------------------------------------------------------------------
-
-    def _draw(
-        self, request: Request, sha256: str, flags: int, payload: Buffer, held: Held | None = None, place: int = 0
-    ) -> None:
-        """Perhaps begin a sample of the answer under way. `held`: the session whose text and ids it changes.
-
-        Comes before the change, and keeps what stands before it as a fork, which costs no copy while the reply waits.
-        """
-        sampler = self._sampler
-        if sampler is None or not sampler.draw(len(payload) + (held.text_bytes if held else 0), self._now):
-            return
-        try:
-            sample = Sample(sha256, flags, request.op, b"", request.start, request.stop, payload, b"", place=place)
-            if held is None:
-                self._drafts.append(Draft(sample, None))
-            else:
-                sample.history = [*held.history]
-                self._drafts.append(Draft(sample, held.engine.fork()))
-        except Exception:  # no memory, most likely: the answer matters more
-            self.counters["shadow_faults"] += 1
-
-    def _sample(self, drafts: list[Draft], packed: list[Buffer]) -> None:
-        """Complete what was begun with what went out: read back from the very frames."""
-        try:
-            reply = protocol.unpack_reply(packed)
-            if reply.code == OK:
-                self.samples += [_completed(draft, reply) for draft in drafts]
-        except Exception:
-            self.counters["shadow_faults"] += 1
-            log.exception("an answer could not be sampled")
+    def _forget(self, sha256: str) -> None:
+        """Drop a tokenizer's sessions: each client finds its own stale, and sends the full text."""
+        for key in [key for key, held in self.sessions.items() if held.sha256 == sha256]:
+            self._drop(key)
 
     def _watch(self, request: Request, held: Held) -> None:
         """Raise an alarm where the engine caught itself since the last look."""
@@ -481,41 +414,7 @@ class WorkerCore:
         self._mismatches_seen[held.sha256] = native.mismatches
         self.alarms.append(Alarm(native.reports[-1], request.op, held.revision, tuple(held.history)))
 
-    def demote(self, demotion: Demotion) -> bool:
-        """Answer a tokenizer by its reference until `restore`. Returns whether that is new."""
-        if demotion.sha256 in self.demoted:
-            return False
-        self.demoted[demotion.sha256] = demotion
-        self._put(demotion.sha256, demotion.reason)
-        return True
-
-    def restore(self, sha256: str) -> bool:
-        """Answer a tokenizer as it was admitted. Returns whether it was demoted."""
-        if self.demoted.pop(sha256, None) is None:
-            return False
-        self._put(sha256, None)
-        return True
-
-    def _put(self, sha256: str, demoted: str | None) -> None:
-        """Exchange a tokenizer, and drop its sessions: each client finds its own stale, and sends the full text."""
-        for name, admitted in self.names.items():
-            if admitted.sha256 == sha256:
-                used = admitted if demoted is None else admitted.by_reference(demoted)
-                self._tokenizers[name] = self._tokenizers[sha256] = used
-        for key in [key for key, held in self.sessions.items() if held.sha256 == sha256]:
-            self._drop(key)
-
     # -- sessions ---------------------------------------------------------------------------------------------
-
-    def _tokenizer(self, request: Request) -> engine.Tokenizer:
-        found = self._tokenizers.get(request.tokenizer)
-        if found is None:
-            raise WireError(
-                UNKNOWN_TOKENIZER,
-                f"header key 'tk': no tokenizer {request.tokenizer!r} here; there are {', '.join(self.names)}",
-                request.request_id,
-            )
-        return found
 
     def _at_base(self, request: Request) -> Held:
         """Return the session if it stands where the request builds on. Raises WireError('stale') if it does not."""
@@ -595,49 +494,5 @@ class WorkerCore:
             assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
 
 
-def _completed(draft: Draft, reply: Reply) -> Sample:
-    """Put into a sample what stood before the step, and what its reply says."""
-    sample = draft.sample
-    if draft.before is not None:
-        text = draft.before.text()
-        sample.text, sample.ids = text.encode(), _packed(draft.before.ids())
-        if sample.op == "append":
-            sample.start = sample.stop = len(text)
-    if sample.op == "count":
-        sample.count = reply.count
-    elif sample.op == "batch":
-        ends = np.cumsum(_numbers(reply.body[0], "reply"), dtype=np.uint64) * 4
-        start = int(ends[sample.place - 1]) if sample.place else 0
-        sample.patch = memoryview(reply.body[1])[start : int(ends[sample.place])]
-    else:
-        sample.patch = reply.body[0]
-    sample.path = reply.path or ""
-    sample.revision = reply.revision or 0
-    if sample.op in ("append", "edit"):  # a full answer replaces all ids, whatever its range says
-        sample.ids_start, sample.ids_stop = reply.start or 0, reply.stop or 0
-    return sample
-
-
 def _session(tokenizer: engine.Tokenizer, flags: int) -> engine.Session:
-    return tokenizer.session(
-        add_special_tokens=bool(flags & ADD_SPECIAL_TOKENS), split_special_tokens=bool(flags & SPLIT_SPECIAL_TOKENS)
-    )
-
-
-def _encode(tokenizer: engine.Tokenizer, text: Buffer, flags: int) -> engine.Ids:
-    return tokenizer.encode(
-        text,
-        add_special_tokens=bool(flags & ADD_SPECIAL_TOKENS),
-        split_special_tokens=bool(flags & SPLIT_SPECIAL_TOKENS),
-    )
-
-
-def _packed(numbers: engine.Ids | engine.Positions) -> bytes:
-    """Return numbers as little-endian uint32: positions fit, since a text has fewer than 2^32 bytes."""
-    return numbers.astype("<u4", copy=False).tobytes()
-
-
-def _numbers(body: Buffer, place: str) -> engine.Ids:
-    if len(body) % 4:
-        raise WireError(BAD_REQUEST, f"{place}: {len(body)} bytes are no sequence of uint32")
-    return np.frombuffer(body, dtype="<u4")
+    return tokenizer.session(**named(flags))

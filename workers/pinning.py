@@ -81,14 +81,46 @@ def plan(workers: int, cores: list[Core]) -> list[Seat | None]:
     return [order[number] if number < len(order) else None for number in range(workers)]
 
 
-def pin(cpu: int) -> str | None:
-    """Pin this process to one core. Returns None, or why that is not possible."""
+class Place(NamedTuple):
+    """Where a fresh worker runs: its cores (none: any), and how much it gives way to others (nice)."""
+
+    cpus: tuple[int, ...]
+    nice: int
+
+
+#: What a fresh worker gives way by on cores that it shares: beside a repair worker it gets a tenth of a core, and one
+#: that wakes up to answer an append does not wait for it.
+SHARED_NICE = 10
+
+
+def plan_fresh(workers: int, cores: list[Core], seats: list[Seat | None]) -> list[Place]:
+    """Return a place for each fresh worker: the cores that no repair worker has, dealt out, or all, giving way.
+
+    >>> plan_fresh(1, [Core(cpu, 0, 0) for cpu in range(4)], [Seat(0, (0,)), None])
+    [Place(cpus=(1, 2, 3), nice=0)]
+    >>> plan_fresh(1, [Core(0, 0, 0), Core(1, 0, 0)], [Seat(0, (0,)), Seat(1, (1,))])
+    [Place(cpus=(), nice=10)]
+    """
+    if not workers:
+        return []
+    taken = {seat.cpu for seat in seats if seat is not None}
+    rest = [core.cpu for core in sorted(cores, key=lambda core: (core.node, core.cpu)) if core.cpu not in taken]
+    if not taken or len(rest) < workers:
+        return [Place((), SHARED_NICE)] * workers
+    share, more = divmod(len(rest), workers)
+    starts = [number * share + min(number, more) for number in range(workers + 1)]
+    return [Place(tuple(rest[starts[number] : starts[number + 1]]), 0) for number in range(workers)]
+
+
+def pin(*cpus: int) -> str | None:
+    """Pin this process to some cores. Returns None, or why that is not possible."""
     if not hasattr(os, "sched_setaffinity"):
         return "this system has no way to pin a process"
     try:
-        os.sched_setaffinity(0, {cpu})
+        os.sched_setaffinity(0, cpus)
     except OSError as error:
-        return f"pinning to core {cpu} is not allowed here: {error.strerror}"
+        cores = f"core{'s' if len(cpus) > 1 else ''} {', '.join(map(str, cpus))}"
+        return f"pinning to {cores} is not allowed here: {error.strerror}"
     return None
 
 

@@ -22,7 +22,7 @@ import zmq
 from tokseam.broker import protocol
 from tokseam.broker.protocol import Envelope
 
-from .pinning import Seat
+from .pinning import Place, Seat
 
 log = logging.getLogger("tokseam.supervisor")
 
@@ -44,7 +44,10 @@ class Child:
     name: str
     module: str
     arguments: list[str]
-    cpu: int | None = None
+    #: Its cores; none: any.
+    cpus: tuple[int, ...] = ()
+    #: How much it gives way to others.
+    nice: int = 0
     #: Whether it runs at the lowest priority.
     aside: bool = False
     #: Children of the lowest order end first: the broker, which finishes what is under way with the workers alive.
@@ -153,8 +156,10 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
-        if child.cpu is not None:
-            command += ["--cpu", str(child.cpu)]
+        if child.cpus:
+            command += ["--cpus", ",".join(map(str, child.cpus))]
+        if child.nice:
+            command += ["--nice", str(child.nice)]
         if child.aside:
             command.append("--aside")
         command += [child.module, *child.arguments]
@@ -238,13 +243,17 @@ def tier(
     back_endpoint: str,
     tokenizers: Sequence[str],
     seats: Sequence[Seat | None],
+    places: Sequence[Place] = (),
+    *,
     broker_arguments: Sequence[str] = (),
     worker_arguments: Sequence[str] = (),
+    repair_arguments: Sequence[str] = (),
+    fresh_arguments: Sequence[str] = (),
     verifier_arguments: Sequence[str] | None = None,
 ) -> list[Child]:
-    """Return the children of a tier: a broker, a repair worker for each of `seats`, and perhaps a verifier.
+    """Return the children of a tier: a broker, a repair worker a seat, a fresh worker a place, perhaps a verifier.
 
-    Without `verifier_arguments` there is none.
+    `worker_arguments` are for both kinds of workers. Without `verifier_arguments` there is no verifier.
     """
     broker = Child(
         "broker",
@@ -255,19 +264,19 @@ def tier(
         opens=True,
     )
     named = [part for one in tokenizers for part in ("--tokenizer", one)]
-    arguments = [*named, *worker_arguments]
-    children = [
-        broker,
-        *(_repair(f"repair-{number}", back_endpoint, seat, arguments) for number, seat in enumerate(seats)),
-    ]
+    common = ["--endpoint", back_endpoint, *named, *worker_arguments]
+    children = [broker]
+    for number, seat in enumerate(seats):
+        name = f"repair-{number}"
+        own = ["--name", name, *common, *repair_arguments]
+        if seat is not None:
+            own += ["--io-cpus", ",".join(map(str, seat.node_cpus))]
+        children.append(Child(name, "tokseam.workers.repair", own, () if seat is None else (seat.cpu,)))
+    for number, place in enumerate(places):
+        name = f"fresh-{number}"
+        own = ["--name", name, *common, *fresh_arguments]
+        children.append(Child(name, "tokseam.workers.fresh", own, place.cpus, place.nice))
     if verifier_arguments is not None:
         own = ["--back-endpoint", back_endpoint, *named, *verifier_arguments]
         children.append(Child("verifier", "tokseam.workers.shadow", own, aside=True))
     return children
-
-
-def _repair(name: str, back_endpoint: str, seat: Seat | None, arguments: list[str]) -> Child:
-    own = ["--endpoint", back_endpoint, "--name", name]
-    if seat is not None:
-        own += ["--io-cpus", ",".join(map(str, seat.node_cpus))]
-    return Child(name, "tokseam.workers.repair", [*own, *arguments], None if seat is None else seat.cpu)

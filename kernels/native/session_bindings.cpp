@@ -8,11 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "encoder.hpp"
+#include "marked_encode.hpp"
 #include "python_values.hpp"
 #include "session.hpp"
 #include "session_diff.hpp"
@@ -55,6 +57,16 @@ class NativeSession {
   nb::tuple append_list(nb::str delta) { return with_list(change(delta, at_end())); }
   nb::tuple edit_list(std::size_t start, std::size_t stop, nb::str replacement) {
     return with_list(change(replacement, inside(start, stop)));
+  }
+  // Positions and marks are uint32: a text here has fewer than 2^32 bytes.
+  void seed(nb::str text, const Input<std::uint32_t>& ids, const Input<std::uint32_t>& cuts,
+            const Input<std::uint32_t>& marks) {
+    const Utf8 utf8(text);
+    const auto widened = [](const Input<std::uint32_t>& values) {
+      return std::vector<std::size_t>(values.data(), values.data() + values.size());
+    };
+    nb::gil_scoped_release release;
+    store_.seed(utf8.view(), widened(cuts), to_vector(ids), widened(marks));
   }
   NativeSession fork() const { return NativeSession(owner_, store_.fork()); }
 
@@ -112,6 +124,22 @@ nb::list list_of(const Input<std::uint32_t>& ids) {
   return list;
 }
 
+Array<std::uint32_t> narrowed(const std::vector<std::size_t>& values) {
+  return to_numpy(std::vector<std::uint32_t>(values.begin(), values.end()));
+}
+
+nb::tuple encode_for_seed(const Encoder& encoder, nb::str text, bool split_special, std::size_t threads) {
+  const Utf8 utf8(text);
+  MarkedText made;
+  {
+    nb::gil_scoped_release release;
+    if (utf8.view().size() > UINT32_MAX) throw std::length_error("a session's text has fewer than 2^32 bytes");
+    made = encode_marked(encoder, utf8.view(), split_special, threads);
+    CheckedEngine<Encoder>::check_marks(utf8.view(), 0, made.cuts, made.ids.size(), made.marks);
+  }
+  return nb::make_tuple(to_numpy(std::move(made.ids)), narrowed(made.cuts), narrowed(made.marks));
+}
+
 }  // namespace
 
 void bind_sessions(nb::module_& m) {
@@ -120,6 +148,9 @@ void bind_sessions(nb::module_& m) {
   m.def("shared_ends", &shared_ends_of, nb::arg("a"), nb::arg("b"),
         "Code points that two texts share at the start and, beyond that, at the end.");
   m.def("list_of", &list_of, nb::arg("ids"), "The ids of a uint32 array as a list.");
+
+  m.def("encode_for_seed", &encode_for_seed, nb::arg("encoder"), nb::arg("text"), nb::arg("split_special") = false,
+        nb::arg("threads") = 1, "What Session.seed takes: uint32 ids, cuts in bytes, and the ids before each cut.");
 
   nb::class_<NativeSession>(m, "Session", "One text and its ids, without what a template adds. One thread at a time.")
       .def(nb::init<nb::object, bool>(), nb::arg("encoder"), nb::arg("split_special") = false)
@@ -132,6 +163,8 @@ void bind_sessions(nb::module_& m) {
       .def("edit_list", &NativeSession::edit_list, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
       .def("shared_ends", &NativeSession::ends_shared_with, nb::arg("text"),
            "Code points that the session's text and another share at the start and, beyond that, at the end.")
+      .def("seed", &NativeSession::seed, nb::arg("text"), nb::arg("ids"), nb::arg("cuts"), nb::arg("marks"),
+           "Replace all by a text that encode_for_seed encoded elsewhere; nothing is encoded.")
       .def("fork", &NativeSession::fork)
       .def("text", &NativeSession::text)
       .def("ids", &NativeSession::ids)

@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 from support import shared_data
+from support.cases import REFERENCE_CHARS, is_unicode, probes_of, states
 from support.families import Family
 from support.histories import Mirror
 from tokseam.kernels.errors import BadTextError
 
-#: Above this many characters the fresh reference is not asked (it needs minutes for some): recorded ids are enough.
-REFERENCE_CHARS = 12_000
-
 CASES = shared_data.text_cases()
-EXPECTED = shared_data.expected()
 
 pytestmark = pytest.mark.skipif(not CASES, reason="../shared/data/cases is not on this machine")
 
@@ -33,41 +30,6 @@ def with_patch(family: Family, case: dict[str, Any], folder: Path) -> Family:
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(module.patch(case, json.loads(family.source.read_bytes()))), encoding="utf-8")
     return Family(family.name, path)
-
-
-def probes_of(case: dict[str, Any], name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Return a case's probes for a family and the recorded answers; for others, another family's probes and None."""
-    module = shared_data.cases_module()
-    assert module is not None
-    probes: list[dict[str, Any]] = module.probes(case, name)
-    if probes:
-        return probes, EXPECTED[case["id"]][name]
-    if case["input"].get("patch"):
-        return [], None
-    kin = next((kin for kin in module.FAMILIES if module.probes(case, kin)), None)
-    return (module.probes(case, kin) if kin else []), None
-
-
-def states(probe: dict[str, Any]) -> list[tuple[str, bool]]:
-    """Return the texts that a probe passes through, each with its add_special_tokens."""
-    add = bool(probe.get("add_special_tokens", False))
-    if probe["t"] == "text":
-        return [(probe["s"], add)]
-    if probe["t"] == "seam":
-        return [(probe["a"], False), (probe["a"] + probe["b"], False)]
-    if probe["t"] == "edit":
-        return [(probe["a"], False), (probe["b"], False)]
-    if probe["t"] == "stream":
-        return [("".join(probe["parts"][: index + 1]), False) for index in range(len(probe["parts"]))]
-    return [(text, bool(flag)) for text, flag in probe["items"]]
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_refusal(family: Family, text: str) -> None:
@@ -88,7 +50,7 @@ def check_probe(family: Family, probe: dict[str, Any], recorded: dict[str, Any] 
     for index, (text, add) in enumerate(passed):
         short = len(text) <= REFERENCE_CHARS
         where = f"state {index}, {len(text)} characters: {text[:300]!r}"
-        if not _is_unicode(text):
+        if not is_unicode(text):
             check_refusal(family, text)
             continue
         found = family.engine.encode(text, add_special_tokens=add, split_special_tokens=split).tolist()

@@ -1,4 +1,4 @@
-"""Fixtures of the service's tests: one tier for all of them, and the three ways to the same surface."""
+"""Fixtures of the service's tests: a tier for all of them, two with other fresh paths, the ways to one surface."""
 
 from __future__ import annotations
 
@@ -60,17 +60,42 @@ def tier(short_folder: Path) -> Iterator[RunningTier]:
 
 
 @pytest.fixture(scope="session")
+def forced_tier(short_folder: Path) -> Iterator[RunningTier]:
+    """A tier whose fresh worker encodes every whole text, however short."""
+    with running_tier(
+        {"ds": DEEPSEEK},
+        endpoint=f"ipc://{short_folder}/forced.sock",
+        repair_workers=2,
+        arguments=[*FAST, "--validate", "--fresh-threshold", "0"],
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def plain_tier(short_folder: Path) -> Iterator[RunningTier]:
+    """A tier without a fresh worker."""
+    with running_tier(
+        {"ds": DEEPSEEK},
+        endpoint=f"ipc://{short_folder}/plain.sock",
+        repair_workers=2,
+        arguments=[*FAST, "--validate", "--fresh-workers", "0", "--shadow-rate", "0"],
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def embedded() -> Embedded:
     return Embedded({"ds": DEEPSEEK})
 
 
-@pytest.fixture(params=["embedded", "threads", "asyncio"])
+@pytest.fixture(params=["embedded", "threads", "asyncio", "threads, all fresh", "threads, none fresh"])
 def surface(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The same surface three times."""
+    """The same surface three times, and over tiers whose fresh worker encodes every whole text, or is not there."""
+    tiers = {"threads": "tier", "threads, all fresh": "forced_tier", "threads, none fresh": "plain_tier"}
     if request.param == "embedded":
         yield request.getfixturevalue("embedded")
-    elif request.param == "threads":
-        with connect(request.getfixturevalue("tier").endpoint) as made:
+    elif request.param in tiers:
+        with connect(request.getfixturevalue(tiers[request.param]).endpoint) as made:
             yield made
     else:
         with driven_connection(request.getfixturevalue("tier").endpoint) as made:

@@ -1,4 +1,4 @@
-"""`tokseam serve` with faulty_worker.py in the place of its repair workers. For tests."""
+"""`tokseam serve` with faulty_worker.py in the place of its workers. For tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from tokseam.scripts import cli, serve
 from tokseam.workers import supervisor
 
 
-def faulty_tier(*arguments: Any) -> list[supervisor.Child]:
-    children = supervisor.tier(*arguments)
+def faulty_tier(*arguments: Any, **named: Any) -> list[supervisor.Child]:
+    children = supervisor.tier(*arguments, **named)
     for child in children:
-        if child.module == "tokseam.workers.repair":
+        if child.module in ("tokseam.workers.repair", "tokseam.workers.fresh"):
+            child.arguments = [child.module, *child.arguments]
             child.module = "faulty_worker"
     return children
 

@@ -60,11 +60,12 @@ def test_encode_refuses(tokseam: Callable[..., Result]) -> None:
 
 def test_status_and_tokenizers_of_a_tier(tokseam: Callable[..., Result], tier: RunningTier) -> None:
     stats = json.loads(tokseam("status", "--json", "--endpoint", tier.endpoint).output)
-    assert len(stats["workers"]) == 2
+    assert [worker["name"] for worker in stats["workers"]] == ["fresh-0", "repair-0", "repair-1"]
     assert stats["broker"]["placements"] >= 0
     shown = tokseam("status", "--once", TOKSEAM_ENDPOINT=tier.endpoint).output
     assert "repair-0" in shown
     assert "chars encoded" in shown
+    assert "fresh workers: cpu, " in shown
     listed = tokseam("tokenizers", "--endpoint", tier.endpoint).output
     assert "ds" in listed
     assert "native" in listed or "reference" in listed

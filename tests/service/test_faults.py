@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_support import FAST
+from service_support import FAST, restarted, wait_for
+from service_support import owners as workers
 from tokseam.client import connect, connect_async, errors
 from tokseam.scripts.serve import RunningTier, running_tier
 
@@ -28,25 +29,6 @@ def fragile(short_folder: Path, deepseek: Path) -> Iterator[RunningTier]:
     arguments = [*FAST, "--validate", "--sessions", "12"]
     with running_tier({"ds": deepseek}, endpoint=endpoint, arguments=arguments) as running:
         yield running
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not come true in time")
-
-
-def workers(client: Any) -> dict[str, dict[str, Any]]:
-    return {worker["name"]: worker for worker in client.stats()["workers"]}
-
-
-def restarted(client: Any, name: str, pid: int) -> bool:
-    found = workers(client).get(name)
-    return found is not None and found["pid"] != pid
 
 
 def both_ready(client: Any) -> dict[str, dict[str, Any]]:

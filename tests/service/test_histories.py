@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-import subprocess
-import sys
 import threading
 import uuid
 from pathlib import Path
 from typing import Any
 
-import client_histories
 import pytest
 from client_histories import live
+from service_support import client_processes
 from tokenizers import Tokenizer
 from tokseam.client import connect
 from tokseam.scripts.serve import RunningTier
 
 STEPS = 60
-PROCESSES = 4
 
 
 @pytest.fixture(scope="module")
@@ -30,40 +26,6 @@ def tokenizer(deepseek: Path) -> Tokenizer:
 def test_random_lives(surface: Any, tokenizer: Tokenizer, seed: int) -> None:
     paths = live(surface, tokenizer, seed, STEPS)
     assert sum(paths.values()) > STEPS // 2
-
-
-def client_processes(deepseek: Path, endpoint: str, steps: int, shared_id: str | None = None) -> list[Any]:
-    started = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                client_histories.__file__,
-                str(deepseek),
-                endpoint,
-                str(1000 + seed),
-                str(steps),
-                *([shared_id] if shared_id else []),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in range(PROCESSES)
-    ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", process.communicate(timeout=10)[1][-3000:]
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    found = []
-    for process in started:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err[-3000:]
-        found.append(ast.literal_eval(out.strip().splitlines()[-1]))
-    return found
 
 
 def test_several_processes(tier: RunningTier, deepseek: Path) -> None:

@@ -43,7 +43,7 @@ def wait_until_gone(pids: list[int], seconds: float = 12.0) -> None:
 def test_a_signal_ends_everything(number: int, endpoint: str, deepseek: Path) -> None:
     tier = start_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=2)
     pids = processes_of(tier)
-    assert len(pids) == 5  # this command, the broker, two workers, the verifier
+    assert len(pids) == 6  # this command, the broker, two repair workers, a fresh one, the verifier
     refused: list[BaseException] = []
     answered = threading.Event()
 
@@ -88,7 +88,9 @@ def test_ctrl_c_at_a_terminal(endpoint: str, deepseek: Path) -> None:
 
 
 def test_the_ready_line(tier: RunningTier) -> None:
-    assert re.fullmatch(r"tokseam ready: endpoint=ipc://\S+ workers=2 tokenizers=ds:(native|reference)", tier.ready)
+    assert re.fullmatch(
+        r"tokseam ready: endpoint=ipc://\S+ workers=2 fresh=1 tokenizers=ds:(native|reference)", tier.ready
+    )
 
 
 def test_tcp(deepseek: Path, reference: Callable[[str], list[int]]) -> None:
@@ -133,6 +135,9 @@ def run_cli(*arguments: str, **environment: str) -> Any:
         (["--tokenizer", "t=tiktoken:nope"], {}, "has no encoding 'nope'"),
         ([], {}, "--tokenizer"),
         (["--tokenizer", "ds={ds}", "--repair-workers", "0"], {}, "--repair-workers"),
+        (["--tokenizer", "ds={ds}", "--fresh-workers", "-1"], {}, "--fresh-workers"),
+        (["--tokenizer", "ds={ds}"], {"TOKSEAM_FRESH_THRESHOLD": "2 KB"}, "--fresh-threshold"),
+        (["--tokenizer", "ds={ds}"], {"TOKSEAM_FRESH_THREADS": "all"}, "--fresh-threads"),
         (["--tokenizer", "ds={ds}"], {"TOKSEAM_REPAIR_WORKERS": "many"}, "--repair-workers"),
         (["--tokenizer", "ds={ds}"], {"TOKSEAM_ENDPOINT": "http://x"}, "ipc://PATH or tcp://HOST:PORT"),
         (["--tokenizer", "ds={ds}", "--endpoint", "ipc:///tmp/" + "x" * 200], {}, "at most 107"),

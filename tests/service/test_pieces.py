@@ -20,7 +20,8 @@ from tokseam.client.errors import BadRequestError
 from tokseam.client.ids import batches, flat_ids, packed_ids
 from tokseam.client.session import change_between, patch_between
 from tokseam.workers import pinning
-from tokseam.workers.pinning import Core, plan
+from tokseam.workers.pinning import Core, Place, plan, plan_fresh
+from tokseam.workers.speed import STALE_S, TELLING_BYTES, Speed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -154,6 +155,38 @@ def test_plans_spread_over_nodes_and_physical_cores() -> None:
     assert seats[1] is not None
     assert seats[1].node_cpus == (4, 5, 6, 7)
     assert {core.cpu for core in pinning.allowed_cores()} == os.sched_getaffinity(0)
+
+
+def test_fresh_workers_take_the_cores_that_are_left_or_give_way() -> None:
+    cores = [Core(cpu, cpu // 4, 0) for cpu in range(8)]  # two nodes of four cores
+    seats = plan(2, cores)
+    assert plan_fresh(0, cores, seats) == []
+    assert plan_fresh(1, cores, seats) == [Place((1, 2, 3, 5, 6, 7), 0)]
+    assert plan_fresh(2, cores, seats) == [Place((1, 2, 3), 0), Place((5, 6, 7), 0)]
+    assert plan_fresh(4, cores, seats) == [Place((1, 2), 0), Place((3, 5), 0), Place((6,), 0), Place((7,), 0)]
+    giving_way = Place((), pinning.SHARED_NICE)
+    assert plan_fresh(7, cores, seats) == [giving_way] * 7
+    assert plan_fresh(1, cores, plan(8, cores)) == [giving_way]
+    assert plan_fresh(1, cores, [None, None]) == [giving_way]  # unpinned: they may be anywhere
+
+
+def test_a_speed_is_of_late_and_of_long_texts() -> None:
+    speed = Speed()
+    assert speed.bytes_per_s(0.0) == 0
+    speed.note(TELLING_BYTES - 1, 0.0, 1.0)
+    speed.note(TELLING_BYTES, 1.0, 1.0)
+    assert speed.bytes_per_s(1.0) == 0
+    speed.note(1_000_000, 1.0, 2.0)
+    assert speed.bytes_per_s(2.0) == 1_000_000
+    speed.note(4_000_000, 2.0, 3.0)
+    assert 1_000_000 < speed.bytes_per_s(3.0) < 4_000_000
+    later = 3.0 + STALE_S + 0.1
+    assert speed.bytes_per_s(later) == 0
+    speed.note(3_000_000, later, later + 1.0)  # what was before it says nothing any more
+    assert speed.bytes_per_s(later + 1.0) == 3_000_000
+    short = Speed(stale_s=2.0)
+    short.note(1_000_000, 0.0, 1.0)
+    assert (short.bytes_per_s(3.0), short.bytes_per_s(3.1)) == (1_000_000, 0)
 
 
 def test_where_pinning_is_not_allowed_it_says_so() -> None:

@@ -4,41 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from tokseam.broker.protocol import Request
+from routing_support import NATIVE, SMALL, answers, ask, ready, request, sends
 from tokseam.broker.routing import Router
 from tokseam.broker.state import Answer, Instruction, Job, Limits, Send, Tell
-
-SMALL = Limits(worker_queue=4, total_queue=10, worker_queue_bytes=1000, total_queue_bytes=2000, sessions=6)
-
-
-def request(number: int, op: str = "encode", session: str = "", budget_ms: int | None = None, new: str = "") -> Request:
-    return Request(op, number.to_bytes(16, "little"), "t", budget_ms, session=session, new_session=new)
-
-
-def ready(
-    router: Router, name: str, now: float = 0.0, credits: int = 2, identity: bytes | None = None
-) -> list[Instruction]:
-    credit_bytes = 500 if credits <= 2 else 10**6
-    return router.on_ready(identity or name.encode(), name, 100, credits, credit_bytes, [], now)
-
-
-def sends(instructions: Sequence[Instruction]) -> list[tuple[bytes, int]]:
-    return [(one.worker, int.from_bytes(one.job.request_id, "little")) for one in instructions if isinstance(one, Send)]
-
-
-def answers(instructions: Sequence[Instruction]) -> list[tuple[int, str]]:
-    return [(int.from_bytes(one.request_id, "little"), one.code) for one in instructions if isinstance(one, Answer)]
-
-
-def ask(router: Router, number: int, op: str = "encode", session: str = "", **rest: object) -> list[Instruction]:
-    size = int(rest.pop("size", 10))  # type: ignore[call-overload]
-    now = float(rest.pop("now", 0.0))  # type: ignore[arg-type]
-    out = router.on_request(b"c", request(number, op, session, **rest), size, None, now)  # type: ignore[arg-type]
-    router.validate()
-    return out
 
 
 def test_without_a_worker_everybody_is_told_to_wait() -> None:
@@ -312,11 +283,15 @@ def test_stopping_refuses_and_abandoning_answers() -> None:
     assert router.idle
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(1000))
 def test_random_histories_keep_every_invariant(seed: int) -> None:
-    """100 events a history. Whatever happens, each request is answered once, or its deadline passed."""
+    """100 events a history. Whatever happens, each request is answered once, or its deadline passed.
+
+    With and without fresh workers, whose speeds are reported at random; answers to whole texts bring seeds.
+    """
     dice = random.Random(seed)
-    router = Router(SMALL._replace(sessions=dice.choice([1, 6, 100]), handover_s=float("inf")))
+    limits = SMALL._replace(sessions=dice.choice([1, 6, 100]), handover_s=float("inf"))
+    router = Router(limits._replace(fresh_bytes=dice.choice([0, 0, 100, 10**9]), round_trip_s=dice.choice([0, 1])))
     now = 0.0
     next_request = 0
     next_worker = 0
@@ -324,6 +299,8 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
     answered: Counter[int] = Counter()
     #: What a worker's socket holds: the jobs it was sent, in order.
     inboxes: dict[bytes, list[Job]] = {}
+    #: The newest job of a session that a worker was sent.
+    newest: dict[tuple[bytes, Any], int] = {}
 
     def perform(instructions: list[Instruction]) -> None:
         pending = list(instructions)
@@ -335,6 +312,10 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
                     pending += router.on_unreachable(one.worker, now)
                 else:
                     inboxes[one.worker].append(one.job)
+                    before = newest.get((one.worker, one.job.key), -1)
+                    if one.job.op == "seed":
+                        assert one.job.number > before, "a seed behind what its client asked since"
+                    newest[one.worker, one.job.key] = max(before, one.job.number)
             elif isinstance(one, Answer) and one.client:
                 answered[int.from_bytes(one.request_id, "little")] += 1
         router.validate()
@@ -342,7 +323,7 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
     for _ in range(100):
         now += dice.random() * 0.3
         event = dice.random()
-        names = list(router.names)
+        names = [*router.names, *router.fresh_names]
         if event < 0.45:
             op = dice.choice(["encode", "encode", "full", "append", "append", "edit", "fork", "close", "batch"])
             session = f"s{dice.randrange(8)}"
@@ -361,7 +342,10 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
             if busy:
                 identity = dice.choice(busy)
                 job = inboxes[identity].pop(0)
-                relayed, out = router.on_done(identity, job.number, dice.choice(["ok", "ok", "ok", "stale"]), now)
+                code = dice.choice(["ok", "ok", "ok", "stale"]) if not job.fresh else dice.choice(["ok", "bad_request"])
+                seed_of: Any = ["seed"] if job.fresh and job.op == "full" and code == "ok" else None
+                assert router.payload_of(identity, job.number) is job.payload
+                relayed, out = router.on_done(identity, job.number, code, now, seed_of, dice.choice([10, 600]))
                 if relayed is not None and relayed.client:
                     answered[int.from_bytes(relayed.request_id, "little")] += 1
                 perform(out)
@@ -369,13 +353,18 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
             identity = next_worker.to_bytes(4, "little")
             next_worker += 1
             inboxes[identity] = []
-            perform(router.on_ready(identity, f"w{dice.randrange(4)}", next_worker, dice.randrange(1, 4), 500, [], now))
+            engine = dice.choice(["", "", "cpu"])
+            name = f"{engine}w{dice.randrange(4)}"
+            credits = dice.randrange(1, 4)
+            perform(router.on_ready(identity, name, next_worker, credits, 500, NATIVE, now, (), engine))
         elif event < 0.86 and inboxes:
-            perform(router.on_heartbeat(dice.choice(list(inboxes)), {"n": 1}, now))
+            speed = dice.choice([0, 10, 1000, 10**6])
+            perform(router.on_heartbeat(dice.choice(list(inboxes)), {"bytes_per_s": speed}, now))
         elif event < 0.90 and names:
             name = dice.choice(names)
-            inboxes.pop(router.names[name], None)
-            perform(router.on_gone(name, router.workers[router.names[name]].pid, now))
+            gone = (router.names | router.fresh_names)[name]
+            inboxes.pop(gone, None)
+            perform(router.on_gone(name, router.workers[gone].pid, now))
         elif event < 0.92 and inboxes:
             perform(router.on_leave(dice.choice(list(inboxes)), now))
         elif event < 0.93 and inboxes:

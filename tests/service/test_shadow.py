@@ -26,9 +26,10 @@ from tokseam.kernels.reference import HuggingFaceReference, Reference
 from tokseam.scripts import transcripts
 from tokseam.workers.core import Alarm, WorkerCore
 from tokseam.workers.quarantine import MAX_RECORDS, Quarantine
-from tokseam.workers.repair import Settings, Shell
+from tokseam.workers.repair import Shell
 from tokseam.workers.sampling import Budget, Outbox, Sample, Sampler, Step, pack_sample, unpack_sample
 from tokseam.workers.shadow import Verifier, compare, encode, load_verifier, rebuild
+from tokseam.workers.shell import Settings
 
 GENEROUS = 1e12
 

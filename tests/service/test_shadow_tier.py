@@ -34,10 +34,10 @@ def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
     raise AssertionError("it did not come true in time")
 
 
-def start_faulty(endpoint: str, deepseek: Path, quarantine: Path) -> RunningTier:
+def start_faulty(endpoint: str, deepseek: Path, quarantine: Path, *arguments: str) -> RunningTier:
     command = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid()), "faulty_serve", "serve"]
     command += ["--tokenizer", f"ds={deepseek}", "--endpoint", endpoint, *FAST, "--validate"]
-    command += ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", "--quarantine-dir", str(quarantine)]
+    command += ["--shadow-rate", "1", "--shadow-bytes-per-s", "1e9", "--quarantine-dir", str(quarantine), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment, start_new_session=True
@@ -86,7 +86,8 @@ def test_a_fault_demotes_everywhere_until_it_is_lifted(
             assert session.append("It grows") == reference("A text that stays. It grows")
         wait_for(lambda: client.stats()["shadow"].get("verified", 0) >= 24)
         assert not is_demoted(client)
-        assert all(worker["placements"] for worker in workers(client)), "both workers have sessions"
+        owners = [worker for worker in workers(client) if "engine" not in worker]
+        assert all(worker["placements"] for worker in owners), "both workers have sessions"
 
         # The fault: this client has wrong ids now.
         harmed = sessions[0]
@@ -109,7 +110,7 @@ def test_a_fault_demotes_everywhere_until_it_is_lifted(
         children = Path(f"/proc/{faulty.process.pid}/task/{faulty.process.pid}/children").read_text().split()
         for child in children:
             os.kill(int(child), signal.SIGKILL)
-        wait_for(lambda: len(workers(client)) == 2 and all(pids[one["name"]] != one["pid"] for one in workers(client)))
+        wait_for(lambda: len(workers(client)) == 3 and all(pids[one["name"]] != one["pid"] for one in workers(client)))
         for session in sessions:
             text = str(session.text) + " PLANTED"
             assert session.append(" PLANTED") == reference(text)
@@ -151,6 +152,59 @@ def test_a_fault_demotes_everywhere_until_it_is_lifted(
     assert not list(Path(endpoint[6:]).parent.glob("*.v"))
 
 
+def test_a_fresh_workers_fault_demotes_too(endpoint: str, deepseek: Path, reference: Reference, tmp_path: Path) -> None:
+    """Its wrong ids are the owner's session too, by the seed: the demotion drops that, and the client is healed."""
+    running = start_faulty(endpoint, deepseek, tmp_path / "q", "--fresh-threshold", "0")
+    try:
+        with connect(endpoint) as client:
+            harmed, other = client.session("harmed"), client.session("other")
+            assert other.encode("A text as it should be. ") == reference("A text as it should be. ")
+            assert harmed.encode("A text with a fault SOWN in") != reference("A text with a fault SOWN in")
+            wait_for(lambda: is_demoted(client))
+            assert "an answer (full, path fresh) differed from the reference at id" in entry(client)["reason"]
+            for session in (harmed, other):
+                text = str(session.text) + " SOWN again"
+                assert session.append(" SOWN again") == reference(text)
+                assert session.last is not None
+                assert session.last.path == "reference"
+            assert client.encode("stateless SOWN") == reference("stateless SOWN")
+            assert client.restore("ds")
+            assert harmed.encode("another text") == reference("another text")
+            assert harmed.last is not None
+            assert harmed.last.path == "fresh"
+    finally:
+        running.stop()
+
+
+def test_a_change_that_is_cheaper_as_a_fresh_text(
+    endpoint: str, deepseek: Path, reference: Reference, tmp_path: Path
+) -> None:
+    """The fresh worker here tells of a great speed: a large append behind a short text is its, a short one is not."""
+    running = start_faulty(endpoint, deepseek, tmp_path / "q", "--fresh-threshold", "1000")
+    try:
+        with connect(endpoint) as client:
+            session = client.session("grows")
+            text = "A short text. " * 100
+            wait_for(lambda: client.stats().get("bytes_per_s", 0) >= 10**10)
+            assert session.encode(text) == reference(text)
+            for delta, path, rerouted in (
+                ("A large step. " * 20_000, "fresh", 1),
+                ("A small step. " * 100, "append", 1),
+            ):
+                text += delta
+                assert session.append(delta) == reference(text)
+                assert session.last is not None
+                assert session.last.path == path
+                broker = client.stats()["broker"]
+                assert (broker["rerouted"], broker["stale"]) == (rerouted, rerouted)
+            edited = "Another beginning. " * 20_000
+            session.edit(0, 7, edited)
+            assert session.ids == reference(edited + text[7:])
+            assert client.stats()["broker"]["rerouted"] == 2
+    finally:
+        running.stop()
+
+
 def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Reference) -> None:
     off = ["--shadow-rate", "0"]
     with running_tier({"ds": deepseek}, endpoint=endpoint, repair_workers=1, arguments=off) as running:
@@ -159,7 +213,7 @@ def test_a_tier_without_a_verifier(endpoint: str, deepseek: Path, reference: Ref
             assert "verified" not in client.stats()["shadow"]
         assert "verifier: none" in tokseam("status", "--once", "--endpoint", endpoint)
         children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
-        assert len(children) == 2
+        assert len(children) == 3  # the broker, a repair and a fresh worker
 
 
 def test_the_verifier_steps_aside_and_is_never_waited_for(endpoint: str, deepseek: Path, reference: Reference) -> None:

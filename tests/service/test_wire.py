@@ -90,7 +90,7 @@ MALFORMED: dict[str, tuple[list[bytes], str, str]] = {
     "range of strings": ([header(op="edit", at=["1", "2"]), b"x"], "bad_request", "'at' (range): must be two"),
     "no body": ([header()], "bad_request", "'append' has 1 body frames, this message has 0"),
     "a body too many": ([header(), b"x", b"y"], "bad_request", "'append' has 1 body frames, this message has 2"),
-    "many frames": ([header()] + [b""] * 500, "bad_request", "the message has 501 frames; the limit is 3"),
+    "many frames": ([header()] + [b""] * 500, "bad_request", "the message has 501 frames; the limit is 4"),
     "a header too large": ([header(ss="s" * 70_000), b"x"], "too_large", "the header frame has"),
 }
 
