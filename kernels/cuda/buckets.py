@@ -71,11 +71,9 @@ def buckets(arena_bytes: int, shape: plan.Shape, smallest_bytes: int = SMALLEST_
 
 
 def _most(fits: int, too_large: int, arena_bytes: int, shape: plan.Shape) -> int:
-    """Return about the most bytes of text that fit: a multiple of 4096 between two sizes."""
-    while too_large - fits > 4096:
-        middle = (fits + too_large) // 2 // 4096 * 4096
-        if middle <= fits:
-            break
+    """Return the most bytes of text that fit, between two sizes, to within 512."""
+    while too_large - fits > 512:
+        middle = (fits + too_large) // 2
         if layout(capacity(middle), shape).nbytes <= arena_bytes:
             fits = middle
         else:

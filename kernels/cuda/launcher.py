@@ -14,6 +14,7 @@ the kernels' order from plan.py. One thread at a time.
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -180,6 +181,7 @@ class Launcher:
             try:
                 self._device.synchronize()  # what is under way still reads the batch
                 if decision is failures.Decision.RETRY_SMALLER:
+                    traceback.clear_frames(error.__traceback__)  # they hold on to device memory
                     self.counters.retries += 1
                     self._shrink()
                     return

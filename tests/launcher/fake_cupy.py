@@ -139,6 +139,7 @@ class Fake:
         self.current: Stream | None = None
         #: By call: after how many more of it which error is raised; an error that stays is raised ever after.
         self._failures: dict[str, tuple[int, BaseException]] = {}
+        self._for_good: BaseException | None = None
         self._dead: BaseException | None = None
         self.loaded: set[str] = set()
         self.sources: list[str] = []
@@ -158,25 +159,24 @@ class Fake:
         """Let `call` fail once, after so many that succeed; for_good: and every call of any kind from then on."""
         self._failures[call] = (after, error)
         if for_good:
-            error.add_note("for good") if hasattr(error, "add_note") else None
             self._for_good = error
-
-    _for_good: BaseException | None = None
 
     def happens(self, call: str) -> None:
         self.calls[call] += 1
         if self._dead is not None:
             raise self._dead
-        left, error = self._failures.get(call, (0, None))
-        if error is None:
+        if call not in self._failures:
             return
+        left, error = self._failures.pop(call)
         if left:
             self._failures[call] = (left - 1, error)
             return
-        del self._failures[call]
         if error is self._for_good:
             self._dead = error
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # or its traceback would keep it, and what its frames hold
 
     # ---- memory ----
 
