@@ -1,4 +1,4 @@
-"""The batch engine on a GPU: what kernels/cuda/launcher.py answers, and the CPU engine for the documents that it leaves.
+"""The batch engine on a GPU: kernels/cuda/launcher.py, and the CPU engine for the documents that it leaves.
 
 Limits: sizes, launches and what a failure means are the launcher's matter; who takes over from it is fresh_core.py's.
 """

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokseam.kernels.cuda import buckets, plan
 from tokseam.kernels.cuda.buckets import Limits
 
-shapes = st.builds(
-    plan.Shape, st.integers(0, 6), st.integers(0, 6), st.integers(1, 400), st.booleans()
-)
+shapes = st.builds(plan.Shape, st.integers(0, 6), st.integers(0, 6), st.integers(1, 400), st.booleans())
 SHAPE = plan.Shape(stages=1, byte_stages=0, states=24, by_characters=False)
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ def test_buckets_fit_the_arena_and_grow(arena: int, shape: plan.Shape, smallest:
         assert buckets.layout(buckets.capacity(smallest), shape).nbytes > arena
         return
     assert found[0].bytes == smallest
-    for before, one in zip(found, found[1:], strict=False):
+    for before, one in itertools.pairwise(found):
         assert 2 * before.bytes <= one.bytes <= buckets.GROWTH * before.bytes
         assert one.spans >= before.spans
         assert one.documents >= before.documents
@@ -81,7 +81,7 @@ def test_parts_cover_all_in_order(sizes: list[int], most_bytes: int, most_docume
         assert len(part) > 0
         assert len(part) <= most_documents
         assert len(part) == 1 or sum(sizes[number] for number in part) <= most_bytes
-    for part, behind in zip(found, found[1:], strict=False):  # none could have taken one more
+    for part, behind in itertools.pairwise(found):  # none could have taken one more
         total = sum(sizes[number] for number in part) + sizes[behind.start]
         assert total > most_bytes or len(part) == most_documents
 

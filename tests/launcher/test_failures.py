@@ -9,7 +9,31 @@ from tokseam.kernels.cuda.failures import Decision, decide, explain
 #: After these the process has no use of the device any more (CUDA's own words: it "leaves the process in an
 #: inconsistent state"), or the device is gone.
 STICKY = {
-    *(214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 802, 805, 806, 807, 808, 809, 810, 911, 999),
+    *(
+        214,
+        220,
+        226,
+        700,
+        702,
+        709,
+        710,
+        714,
+        715,
+        716,
+        717,
+        718,
+        719,
+        721,
+        802,
+        805,
+        806,
+        807,
+        808,
+        809,
+        810,
+        911,
+        999,
+    ),
 }
 
 
