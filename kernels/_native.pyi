@@ -79,6 +79,7 @@ class DeviceBatch:
         starts: npt.NDArray[np.uint32],
         ids_before: npt.NDArray[np.uint32],
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None: ...
+    def pieces(self, starts: npt.NDArray[np.uint32], ids_before: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]: ...
 
 def encode_for_seed(
     encoder: Encoder, text: str, split_special: bool = False, threads: int = 1

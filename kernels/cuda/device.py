@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -157,6 +159,40 @@ class Device:
     def launch(self, graph: Any) -> None:
         """Launch a graph."""
         graph.launch(self._stream)
+
+    def seconds_of(self, graph: Any, repeats: int) -> float:
+        """Launch a graph several times and wait: the median time of one, by the device's clock."""
+        return self._median(lambda: graph.launch(self._stream), repeats)
+
+    def seconds_of_each(self, launches: Sequence[plan.Launch], chain: npt.NDArray[Any], repeats: int) -> list[float]:
+        """Launch kernels one by one, all of the chain several times, and wait: the median time of each."""
+        rounds = []
+        for _ in range(repeats):
+            marks = [self._mark()]
+            for one in launches:
+                self.enqueue([one], chain)
+                marks.append(self._mark())
+            self.synchronize()
+            rounds.append([self._seconds_between(a, b) for a, b in pairwise(marks)])
+        return [statistics.median(times) for times in zip(*rounds, strict=True)]
+
+    def _median(self, launch: Callable[[], None], repeats: int) -> float:
+        times = []
+        for _ in range(repeats):
+            before = self._mark()
+            launch()
+            after = self._mark()
+            self.synchronize()
+            times.append(self._seconds_between(before, after))
+        return statistics.median(times)
+
+    def _mark(self) -> Any:
+        event = self._cuda.Event()
+        event.record(self._stream)
+        return event
+
+    def _seconds_between(self, before: Any, after: Any) -> float:
+        return float(self._cuda.get_elapsed_time(before, after)) / 1000
 
     def synchronize(self) -> None:
         """Wait until everything on the stream is done."""

@@ -64,6 +64,19 @@ class MemoryUse(NamedTuple):
     pinned: int
 
 
+class Measured(NamedTuple):
+    """What the kernels of a launch took, in seconds by the device's clock."""
+
+    capacity: plan.Capacity
+    shape: plan.Shape
+    totals: dict[str, int]
+    #: The whole graph, and one of the kernels up to the pieces.
+    kernels: float
+    pre_tokenization: float
+    #: Each kernel by itself, over all its launches: more than their part of the graph.
+    by_kernel: dict[str, float]
+
+
 @dataclass
 class Counters:
     """What a launcher did so far."""
@@ -88,6 +101,25 @@ class Resident:
     buckets: list[plan.Capacity]
     #: Captured so far, with where their buffers lie.
     graphs: dict[plan.Capacity, tuple[Layout, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What one launch came to; arrays as plan.py's buffers of nearly the same names."""
+
+    capacity: plan.Capacity
+    totals: dict[str, int]
+    flags: engine.Ids
+    ids_before: engine.Ids
+    pieces_before: engine.Ids
+    ids: engine.Ids
+    starts: engine.Ids
+    piece_ids: engine.Ids
+
+    def pieces_of(self, document: int) -> tuple[engine.Ids, engine.Ids]:
+        """Return where a document's pieces begin and the ids before each, with one more of both for the end."""
+        inside = slice(int(self.pieces_before[document]), int(self.pieces_before[document + 1]) + 1)
+        return self.starts[inside], self.piece_ids[inside]
 
 
 class Pinned:
@@ -162,6 +194,60 @@ class Launcher:
             except Exception as error:
                 self._after(error, retries_left)
         raise AssertionError("the last try was not decided about")
+
+    def pieces(self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]) -> list[engine.Positions | None]:
+        """Return for each text where its pieces with an id start, as Tokenizer.pieces does; None for one that is left.
+
+        For checks of boundaries: in one launch, without another try. Raises what the device raises.
+        """
+        staged = self._staged(tokenizer, texts)
+        if staged is None:
+            return [None] * len(texts)
+        launched = self._run(*staged, with_pieces=True)
+        batch = staged[0].batch
+        return [
+            None if launched.flags[number] else batch.pieces(*launched.pieces_of(number))
+            for number in range(len(texts))
+        ]
+
+    def measure(self, tokenizer: engine.Tokenizer, texts: Sequence[bytes], repeats: int) -> Measured | None:
+        """Time the kernels of one launch over texts by the device's clock, copies and waits left out.
+
+        None for texts that fit no bucket. Raises what the device raises.
+        """
+        staged = self._staged(tokenizer, texts)
+        if staged is None:
+            return None
+        resident, capacity, size = staged
+        launched = self._run(resident, capacity, size, with_pieces=False)
+        where, graph = self._graph(resident, capacity)
+        assert self._arena is not None
+        chain = packed_chain(resident.tables, [self._arena.pointer + at for at in where.offsets], capacity)
+        launches = plan.launches(capacity, resident.shape)
+        split = 1 + max(at for at, one in enumerate(launches) if one.kernel == "report_pieces")
+        pre_tokenization = self._device.record(launches[:split], chain)
+        by_kernel: dict[str, float] = {}
+        for one, seconds in zip(launches, self._device.seconds_of_each(launches, chain, repeats), strict=True):
+            by_kernel[one.kernel] = by_kernel.get(one.kernel, 0.0) + seconds
+        return Measured(
+            launched.capacity,
+            resident.shape,
+            launched.totals,
+            self._device.seconds_of(graph, repeats),
+            self._device.seconds_of(pre_tokenization, repeats),
+            by_kernel,
+        )
+
+    def _staged(
+        self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]
+    ) -> tuple[Resident, plan.Capacity, tuple[int, int, int]] | None:
+        """Stage texts for one launch; None where they fit no bucket."""
+        resident = self._resident(tokenizer)
+        if resident is None:
+            return None
+        size = resident.batch.stage(list(texts), [False] * len(texts))
+        capacity = buckets.choose(resident.buckets, *size)
+        return None if capacity is None else (resident, capacity, size)
 
     def close(self) -> None:
         """Give back the device's memory."""
@@ -293,41 +379,43 @@ class Launcher:
         size: tuple[int, int, int],
         documents: Sequence[Document],
     ) -> list[engine.Marked | None]:
-        """Run one staged batch through a bucket."""
+        """Run one staged batch through a bucket, and cut the answer into those of its documents."""
+        launched = self._run(resident, capacity, size, any(one.marked for one in documents))
+        found: list[engine.Marked | None] = []
+        for number, document in enumerate(documents):
+            own = launched.ids[launched.ids_before[number] : launched.ids_before[number + 1]]
+            seams: tuple[engine.Ids, engine.Ids] | None = (_NONE, _NONE)
+            if document.marked and not launched.flags[number]:
+                seams = resident.batch.marks(
+                    number, document.text, document.split_special_tokens, *launched.pieces_of(number)
+                )
+            if launched.flags[number] or seams is None:
+                found.append(None)
+            else:
+                found.append(engine.Marked(tokenizer.surrounded(own) if document.add_special_tokens else own, *seams))
+        return found
+
+    def _run(
+        self, resident: Resident, capacity: plan.Capacity, size: tuple[int, int, int], with_pieces: bool
+    ) -> Launched:
+        """Copy a staged batch up, launch, and copy down what it came to."""
         where, graph = self._graph(resident, capacity)
         waited = self._device.synchronizations
         self._put_in(resident, where, size)
         self._device.launch(graph)
-        count = len(documents)
-        totals, flags, ids_before, pieces_before = self._take_out(
+        count = size[2]
+        counts, flags, ids_before, pieces_before = self._take_out(
             where, totals=len(plan.TOTALS), document_flags=count, document_ids=count + 1, document_pieces=count + 1
         )
-        total = dict(zip(plan.TOTALS, totals.tolist(), strict=True))
-        if total["refused"]:
+        totals = dict(zip(plan.TOTALS, counts.tolist(), strict=True))
+        if totals["refused"]:
             raise AssertionError(f"the device refused a batch of {size} in {capacity}")
-        pieces = total["stretches"] + 1 if any(one.marked for one in documents) else 0
-        ids, starts, piece_ids = self._take_out(where, ids=total["ids"], starts=pieces, piece_ids=pieces)
+        pieces = totals["stretches"] + 1 if with_pieces else 0
+        ids, starts, piece_ids = self._take_out(where, ids=totals["ids"], starts=pieces, piece_ids=pieces)
         if self._device.synchronizations - waited != SYNCHRONIZATIONS:
             raise AssertionError(f"a launch waited {self._device.synchronizations - waited} times")
         self.counters.launches += 1
-        found: list[engine.Marked | None] = []
-        for number, document in enumerate(documents):
-            own = ids[ids_before[number] : ids_before[number + 1]]
-            cuts = marks = _NONE
-            if flags[number]:
-                found.append(None)
-                continue
-            if document.marked:
-                inside = slice(int(pieces_before[number]), int(pieces_before[number + 1]) + 1)
-                marked = resident.batch.marks(
-                    number, document.text, document.split_special_tokens, starts[inside], piece_ids[inside]
-                )
-                if marked is None:
-                    found.append(None)
-                    continue
-                cuts, marks = marked
-            found.append(engine.Marked(tokenizer.surrounded(own) if document.add_special_tokens else own, cuts, marks))
-        return found
+        return Launched(capacity, totals, flags, ids_before, pieces_before, ids, starts, piece_ids)
 
     def _put_in(self, resident: Resident, where: Layout, size: tuple[int, int, int]) -> None:
         """Copy a staged batch to the device."""

@@ -128,6 +128,13 @@ class Batch {
     return nb::make_tuple(narrowed(cuts), narrowed(*marks));
   }
 
+  Array<std::int64_t> pieces(const Input<std::uint32_t>& starts, const Input<std::uint32_t>& ids_before) const {
+    if (starts.size() != ids_before.size()) throw nb::value_error("pieces of two sizes");
+    const std::uint32_t marker = tables_.split_at_marker != 0 ? tables_.marker : kNoId;
+    const DevicePieces pieces{{starts.data(), starts.size()}, {ids_before.data(), ids_before.size()}};
+    return to_numpy(device_pieces(batch_, pieces, tables_.by_characters != 0, marker));
+  }
+
  private:
   Batch(nb::object encoder, const Image& image, const device::Tables& tables)
       : encoder_(std::move(encoder)), image_(image), tables_(tables), batch_(image) {}
@@ -158,7 +165,9 @@ void bind_device(nb::module_& m) {
            "Copy the batch.")
       .def("marks", &Batch::marks, nb::arg("document"), nb::arg("text"), nb::arg("split_special"), nb::arg("starts"),
            nb::arg("ids_before"),
-           "Cuts of a document in bytes, and the ids before each, from its pieces; None where they don't fit.");
+           "Cuts of a document in bytes, and the ids before each, from its pieces; None where they don't fit.")
+      .def("pieces", &Batch::pieces, nb::arg("starts"), nb::arg("ids_before"),
+           "Where a document's pieces with at least one id start, in code points.");
 }
 
 }  // namespace tokseam::python

@@ -1,4 +1,5 @@
-// From what a device says of a document (kernels/cuda/) to what seeds its session: how many ids stand before each cut.
+// From what a device says of a document (kernels/cuda/) to what people and sessions ask: where its pieces start, and how
+// many ids stand before each cut.
 //
 // A cut is a synchronizing position, so a piece begins there (kernels/README.md, claim 5). All that is to be done is to
 // find that piece on the device's side, where the text is parted into spans and may be spelled otherwise.
@@ -14,6 +15,7 @@
 
 #include "code_points.hpp"
 #include "device_batch.hpp"
+#include "utf8.hpp"
 
 namespace tokseam {
 
@@ -69,6 +71,36 @@ inline std::optional<std::vector<std::size_t>> device_marks(const DeviceBatch& b
     marks.push_back(pieces.ids_before[static_cast<std::size_t>(found - pieces.starts.begin())] - pieces.ids_before[0]);
   }
   return marks;
+}
+
+// Where the document's pieces that hold an id start, in code points. `marker`: where symbols are characters, a piece
+// begins with a span or at this character; else kNoId.
+inline std::vector<std::int64_t> device_pieces(const DeviceBatch& batch, const DevicePieces& pieces, bool by_characters,
+                                               std::uint32_t marker) {
+  std::vector<std::int64_t> found;
+  const std::string_view text = batch.text();
+  std::size_t span = 0, counted = 0, points = 0;  // bytes of the batch counted in this span, and the code points in them
+  for (std::size_t i = 0; i + 1 < pieces.starts.size(); ++i) {
+    if (pieces.ids_before[i] == pieces.ids_before[i + 1]) continue;
+    const std::size_t place = pieces.starts[i];
+    if (i == 0 || place >= batch.begins()[span + 1]) {
+      const auto behind = std::ranges::upper_bound(batch.begins(), static_cast<std::uint32_t>(place));
+      span = static_cast<std::size_t>(behind - batch.begins().begin()) - 1;
+      counted = batch.begins()[span], points = 0;
+    }
+    const bool inside_span = place > batch.begins()[span];
+    if (by_characters && inside_span && (marker == kNoId || !utf8::starts_code_point(text[place]) ||
+                                         utf8_decode(text.data() + place) != marker))
+      continue;
+    if (place < counted) counted = batch.begins()[span], points = 0;
+    points += utf8::count_code_points(text.substr(counted, place - counted));
+    counted = place;
+    // A piece that begins inside a character is at that character; one that stands in front is not the document's.
+    const std::size_t less = (utf8::starts_code_point(text[place]) ? 0U : 1U) +
+                             (batch.origins()[span].prefixed && inside_span ? 1U : 0U);
+    found.push_back(static_cast<std::int64_t>(batch.origins()[span].point + points - less));
+  }
+  return found;
 }
 
 }  // namespace tokseam

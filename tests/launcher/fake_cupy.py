@@ -129,6 +129,20 @@ class Graph:
             stream.put(node)
 
 
+class Event:
+    """A place on a stream: the number of kernels that ran before it, a millisecond each."""
+
+    def __init__(self, fake: Fake) -> None:
+        self._fake = fake
+        self.kernels = -1
+
+    def record(self, stream: Stream) -> None:
+        def mark() -> None:
+            self.kernels = self._fake.calls["kernel_runs"]
+
+        stream.put(mark)
+
+
 class Fake:
     """The device behind the module: its memory, what it was asked, and which call is to fail how."""
 
@@ -306,6 +320,8 @@ class Fake:
             compiler=SimpleNamespace(CompileException=CompileException),
             nvrtc=SimpleNamespace(NVRTCError=NVRTCError),
             Stream=stream,
+            Event=lambda: Event(self),
+            get_elapsed_time=lambda before, after: float(after.kernels - before.kernels),
             Device=lambda number: SimpleNamespace(compute_capability=self.capability),
             alloc=self._alloc,
             alloc_pinned_memory=self._alloc_pinned,

@@ -290,3 +290,30 @@ def test_a_crowded_device_gives_a_smaller_arena(fake: Fake, tokenizer: engine.To
     launcher = open_launcher(SMALL)
     assert launcher.memory.arena == SMALL.arena_bytes // 2
     check(tokenizer, launcher, [Document(text) for text in TEXTS])
+
+
+# ---- boundaries and times ----
+
+
+def test_pieces_of_each_family(family: Family, launcher: Launcher, rng: random.Random) -> None:
+    """Boundaries too equal the engine's: ids alone hide a wrong one that no merge spans."""
+    alphabet = hostile.atoms(family.literals)
+    for count in (1, 25):
+        texts = [text[:1_000] for text in drawn.batch(rng, alphabet, family.literals, count)]
+        found = launcher.pieces(family.engine, [text.encode() for text in texts])
+        for text, one in zip(texts, found, strict=True):
+            if one is not None:
+                assert one.tolist() == family.engine.pieces(text).tolist(), text
+
+
+def test_times(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
+    """A kernel takes a millisecond here: the graph all of the chain, pre-tokenization what stands before the merges."""
+    measured = launcher.measure(tokenizer, TEXTS[:3], repeats=3)
+    assert measured is not None
+    launches = plan.launches(measured.capacity, measured.shape)
+    assert measured.kernels == pytest.approx(len(launches) / 1000)
+    before = [one.kernel for one in launches].index("report_pieces") + 1
+    assert measured.pre_tokenization == pytest.approx(before / 1000)
+    assert sum(measured.by_kernel.values()) == pytest.approx(measured.kernels)
+    assert measured.totals["bytes"] == sum(map(len, TEXTS[:3]))
+    assert launcher.measure(tokenizer, [b"a" * SMALL.arena_bytes], repeats=1) is None
