@@ -4,8 +4,8 @@ With a device: the kernels compile for every architecture; ids, boundaries and m
 case table and a campaign; `python -m bench gpu` times it and writes bench/results/gpu-<card>.json. With --no-gpu: the
 same kernels under the emulator, the launcher over a CuPy that is none, and the compile checks. The last line sums up.
 
-Exit code: 0 all is well, 1 something is wrong, 2 nothing can be checked here (no device), 3 the time was too short for a
-step, 130 Ctrl-C. Limits: it judges by the exit codes of what it starts, and leaves no process of theirs behind.
+Exit code: 0 all is well, 1 something is wrong, 2 nothing can be checked here (no device), 3 the time was too short,
+130 Ctrl-C. Limits: it judges by the exit codes of what it starts, and leaves no process of theirs behind.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Result(Enum):
 class Step:
     """Something to run.
 
-    seconds: how long at most. needed: unless it ends well, nothing else need be tried. ours: NOTHING_HERE is its word for
-    that (pytest means something else by it).
+    seconds: how long at most. needed: unless it ends well, nothing else need be tried. ours: it exits with NOTHING_HERE
+    where that is so (pytest means something else by it).
     """
 
     name: str
