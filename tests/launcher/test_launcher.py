@@ -275,6 +275,8 @@ def test_no_device(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.capability = "90"
     fake.fail("compile", CompileException("\n-----\nkernels.cu(3): error: no such thing\n"))
     opened(r"do not compile here: kernels\.cu\(3\)")
+    fake.fail("compile", RuntimeError('Failure finding "libnvrtc.so.12": No such file\nand where it looked'))
+    opened("Failure finding")
     fake.fail("stream", CUDARuntimeError(46, "cudaErrorDevicesUnavailable: busy or unavailable"))
     opened("busy or unavailable")
     fake.fail("memory_info", CUDARuntimeError(999, "cudaErrorUnknown"))
