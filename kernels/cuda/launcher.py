@@ -195,6 +195,20 @@ class Launcher:
                 self._after(error, retries_left)
         raise AssertionError("the last try was not decided about")
 
+    def encode_arrays(
+        self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]
+    ) -> tuple[engine.Ids, engine.Ids, list[int]] | None:
+        """Encode texts in one launch: all ids, where each text's begin (and the last one's end), and which are left.
+
+        No object is made for a text: for thousands of small ones. A text that is left has ids that mean nothing. None
+        for texts that fit no bucket. Raises what the device raises.
+        """
+        staged = self._staged(tokenizer, texts)
+        if staged is None:
+            return None
+        launched = self._run(*staged, with_pieces=False)
+        return launched.ids, launched.ids_before, np.flatnonzero(launched.flags).tolist()
+
     def pieces(self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]) -> list[engine.Positions | None]:
         """Return for each text where its pieces with an id start, as Tokenizer.pieces does; None for one that is left.
 

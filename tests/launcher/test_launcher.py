@@ -319,3 +319,38 @@ def test_times(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
     assert sum(measured.by_kernel.values()) == pytest.approx(measured.kernels)
     assert measured.totals["bytes"] == sum(map(len, TEXTS[:3]))
     assert launcher.measure(tokenizer, [b"a" * SMALL.arena_bytes], repeats=1) is None
+
+
+def test_arrays_of_a_batch(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
+    """Many small texts without an object for each; and which of them are left."""
+    batch = [*TEXTS, b"\xff bad", b"ab"]
+    found = launcher.encode_arrays(tokenizer, batch)
+    assert found is not None
+    ids, begins, left = found
+    assert left == [len(TEXTS)]
+    for number, text in enumerate(batch):
+        if number not in left:
+            assert ids[begins[number] : begins[number + 1]].tolist() == tokenizer.encode(text).tolist()
+    assert launcher.encode_arrays(tokenizer, [b"a" * SMALL.arena_bytes]) is None
+
+
+def test_a_bad_byte_anywhere(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
+    """Whether a text is UTF-8 is looked at eight bytes at a time: bad and good ones at every place of such a stretch."""
+    characters = (
+        b"\x80",
+        b"\xc3",
+        b"\xe4\xb8",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xf0\x9f\x98",
+        b"\xc3\xa9",
+        b"\xe4\xb8\xad",
+    )
+    batch = [b"a" * at + one + b"b" * behind for one in characters for at in range(17) for behind in (0, 3, 9)]
+    for text, one in zip(batch, launcher.encode(tokenizer, [Document(text) for text in batch]), strict=True):
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            assert one is None, text
+        else:
+            assert one is not None, text

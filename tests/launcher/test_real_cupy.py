@@ -1,4 +1,4 @@
-"""CuPy itself, where it is installed: it has what device.py uses, compiles what that gives it, and tells what is missing.
+"""CuPy itself, where it is installed: it has what device.py uses, compiles what that gives it, tells what is missing.
 
 No device is needed.
 """
