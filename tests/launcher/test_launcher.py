@@ -335,7 +335,7 @@ def test_arrays_of_a_batch(launcher: Launcher, tokenizer: engine.Tokenizer) -> N
 
 
 def test_a_bad_byte_anywhere(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
-    """Whether a text is UTF-8 is looked at eight bytes at a time: bad and good ones at every place of such a stretch."""
+    """Validity is looked at eight bytes at a time: bad and good characters at every place of such a stretch."""
     characters = (
         b"\x80",
         b"\xc3",
