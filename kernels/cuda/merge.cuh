@@ -31,6 +31,15 @@ __device__ inline u32 symbol_at(const Chain& chain, u32 place, u32 begin, u32 en
   return lead == place ? id : kNone32;
 }
 
+// The rank of the pair of symbols that begin at `place` and at `next`, as they are before any merge.
+// PERF: two bytes side by side, as most pairs are, are looked up in a table of their own, which takes one load.
+__device__ inline u32 first_rank(const Chain& chain, u32 place, u32 next, u32 left, u32 right) {
+  const u8* text = raw(chain.buffers.text);
+  if (chain.tables.by_characters == 0 && next == place + 1)
+    return chain.tables.byte_pairs[static_cast<u32>(text[place]) << 8 | text[next]];
+  return chain.tables.merges.find(left, right);
+}
+
 // Sets the tokens of 32 places from `place` on: those of the bits of `left`.
 __device__ inline void put_tokens(const Chain& chain, u32 place, u32 left) {
   if (left == 0) return;
@@ -56,7 +65,12 @@ __device__ inline void merge_short(const Chain& chain) {
       const u32 behind = left & bits_from(at) & ~(u32{1} << at);
       return behind == 0 ? kNone32 : merges.find(ids[at], ids[lowest_bit(behind)]);
     };
-    for (u32 rest = left; rest != 0; rest &= rest - 1) ranks[lowest_bit(rest)] = rank_of(lowest_bit(rest));
+    for (u32 rest = left; rest != 0;) {
+      const u32 at = lowest_bit(rest);
+      rest &= rest - 1;
+      const u32 next = rest == 0 ? at : lowest_bit(rest);
+      ranks[at] = rest == 0 ? kNone32 : first_rank(chain, begin + at, begin + next, ids[at], ids[next]);
+    }
     for (;;) {
       u32 best = kNone32, where = 0;
       for (u32 rest = left; rest != 0; rest &= rest - 1) {
@@ -217,8 +231,9 @@ __device__ inline void merge_region(const Chain& chain, Region& region, u32 begi
   }
   __syncwarp();
   for (u32 word = 0; word < region.words; ++word) {
-    const u32 p = word * 32 + lane;
-    region.ranks[p] = (region.left[word] >> lane & 1) != 0 ? pair_rank(chain, region, p) : kNone32;
+    const u32 p = word * 32 + lane, next = symbol_after(region, p);
+    const bool pair = (region.left[word] >> lane & 1) != 0 && next != kNone32;
+    region.ranks[p] = pair ? first_rank(chain, begin + p, begin + next, region.ids[p], region.ids[next]) : kNone32;
   }
   Least least = least_of(region);
   for (;;) {

@@ -70,7 +70,8 @@ class Shape:
     by_characters: bool
 
 
-class BufferSpec(NamedTuple):
+@dataclass(frozen=True)
+class BufferSpec:
     """A buffer: its name, the bytes of an element (they are unsigned), and how many elements."""
 
     name: str

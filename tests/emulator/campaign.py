@@ -1,10 +1,10 @@
 """A long run of the kernels under the emulator: every tokenizer of a folder, batches of generated documents.
 
-    PYTHONPATH=tests python -m emulator.campaign --folder DIR [--documents 100000] [--seed 1] [--json FILE] [--only NAME ...]
+    PYTHONPATH=tests python -m emulator.campaign [--folder DIR] [--documents N] [--seed S] [--json FILE] [--only NAME]
 
-The folder holds tokenizer.json files, packed with xz or not. Every document that the kernels do not hand back is compared
-with the engine, in ids and pieces; every tenth of the short ones also with a fresh reference. The exit status is 0 only
-without a difference. `bench/results/emulator.json` is one such run.
+The folder holds tokenizer.json files, packed with xz or not. Every document that the kernels do not hand back is
+compared with the engine, in ids and pieces; every tenth of the short ones also with a fresh reference. The exit status
+is 0 only without a difference. `bench/results/emulator.json` is one such run.
 """
 
 from __future__ import annotations

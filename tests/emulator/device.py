@@ -65,7 +65,8 @@ class Encoded:
     marker: str | None
 
     def ids_of(self, document: int) -> list[int]:
-        return self.ids[self.document_ids[document] : self.document_ids[document + 1]].tolist()
+        found: list[int] = self.ids[self.document_ids[document] : self.document_ids[document + 1]].tolist()
+        return found
 
     def pieces_of(self, document: int) -> list[int]:
         """Return where the pieces with an id start, in characters of the document.
@@ -88,7 +89,8 @@ class Encoded:
         points = staged.origins[spans, 0].astype(np.int64) + staged.leads[places] - staged.leads[begins]
         points -= (staged.text[places] & 0xC0) == 0x80
         points -= (staged.origins[spans, 1] != 0) & (places > begins)
-        return points.tolist()
+        found: list[int] = points.tolist()
+        return found
 
 
 class Host:

@@ -15,7 +15,7 @@ from tokseam.scripts import transcripts
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench import hostile_texts
+from bench import hostile_texts as hostile_texts
 
 #: Sizes in bytes at which another kernel takes over, or one of its loops turns.
 BORDERS = (

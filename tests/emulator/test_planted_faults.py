@@ -190,8 +190,17 @@ FAULTS: dict[str, Fault] = {
         "b.super_entries[b.long_super[one] + super] = super == 1 ? kNone32 : at;",
     ),
     "a gap that is dropped counts": Fault("tiles.cuh", "behavior == Behavior::gaps_dropped &&", "false &&"),
-    "a wrong threshold of a thread": Fault("pieces.cuh", "length <= kThreadBytes", "length <= kThreadBytes + 1"),
-    "a wrong threshold of a warp": Fault("pieces.cuh", "length <= kWarpBytes", "length <= kWarpBytes + 1"),
+    "a wrong threshold of a thread": Fault(
+        "pieces.cuh", "length > 0 && length <= kThreadBytes", "length > 0 && length < kThreadBytes"
+    ),
+    "a wrong threshold of a warp": Fault(
+        "pieces.cuh",
+        "length > kThreadBytes && length <= kWarpBytes",
+        "length > kThreadBytes && length <= kWarpBytes + 1",
+    ),
+    "a warp's appends all go to one place": Fault(
+        "pieces.cuh", "number + count_bits(lanes & bits_below(lane_index()))", "number"
+    ),
     "tokens of a second word are lost": Fault("merge.cuh", "if (place % 32 != 0 &&", "if (false &&"),
     "the rightmost of equals first": Fault("merge.cuh", "if (ranks[at] < best)", "if (ranks[at] <= best)"),
     "ranks are taken to rise": Fault("merge.cuh", "chain.tables.rising != 0 &&", ""),
