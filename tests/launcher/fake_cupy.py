@@ -69,9 +69,6 @@ class Allocation:
         if not pinned:
             fake.allocations[self.ptr] = self
 
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.array[: self.nbytes])
-
 
 class Stream:
     """Work in order, done when the host waits."""

@@ -10,6 +10,7 @@ from support import cases, hostile, shared_data
 from support.families import Family
 from tokseam.kernels.cuda.launcher import Launcher, open_launcher
 from tokseam.kernels.errors import NoDeviceError
+from tokseam.scripts import transcripts
 
 from .test_launcher import Document, check
 
@@ -70,7 +71,7 @@ def test_texts_without_an_end(family: Family, on_device: Launcher) -> None:
 
 def test_large_texts(family: Family, on_device: Launcher) -> None:
     """A request of millions of characters, and one that is parted over several launches."""
-    source = "".join(drawn.transcripts.source_texts())
+    source = "".join(transcripts.source_texts())
     text = (source * (1 + 2_000_000 // len(source)))[:2_000_000]
     compare(family, on_device, [text, text[:1_000_000], "ab"])
     assert on_device.counters.launches > 0
