@@ -147,6 +147,8 @@ class Fake:
         self.memory_bytes = memory_bytes
         self.allocations: weakref.WeakValueDictionary[int, Allocation] = weakref.WeakValueDictionary()
         self.calls: Counter[str] = Counter()
+        #: Bytes that were taken when more was asked for, each time.
+        self.used_at_allocs: list[int] = []
         self.current: Stream | None = None
         #: By call: after how many more of it which error is raised; an error that stays is raised ever after.
         self._failures: dict[str, tuple[int, BaseException]] = {}
@@ -208,6 +210,7 @@ class Fake:
 
     def _alloc(self, nbytes: int) -> Allocation:
         self.happens("alloc")
+        self.used_at_allocs.append(self.used_bytes)
         if self.used_bytes + nbytes > self.memory_bytes:
             raise OutOfMemoryError(f"Out of memory allocating {nbytes:,} bytes")
         return Allocation(self, nbytes, pinned=False)

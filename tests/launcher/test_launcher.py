@@ -13,7 +13,7 @@ from emulator import documents as drawn
 from support import hostile
 from support.families import Family
 from support.synthetic import added, description, native, split
-from tokseam.kernels import engine
+from tokseam.kernels import _native, engine
 from tokseam.kernels.cuda import buckets, device, plan
 from tokseam.kernels.cuda.launcher import SYNCHRONIZATIONS, Launcher, open_launcher
 from tokseam.kernels.errors import DeviceError, NoDeviceError
@@ -175,6 +175,56 @@ def test_memory_is_bounded_and_told(launcher: Launcher, fake: Fake, tokenizer: e
     assert caught.value.lost
 
 
+def test_the_tokenizer_that_was_used_last_stays(launcher: Launcher, fake: Fake, tokenizer: engine.Tokenizer) -> None:
+    others = [native(description([split(rf"\p{{N}}{{1,{n}}}|[^\p{{N}}]+")]))[0] for n in (1, 2)]
+    for one in (tokenizer, others[0], tokenizer, others[1]):
+        check(one, launcher, [Document(b"ab")])
+    before = fake.calls["alloc"]
+    check(tokenizer, launcher, [Document(b"ab")])
+    assert fake.calls["alloc"] == before
+    check(others[0], launcher, [Document(b"ab")])
+    assert fake.calls["alloc"] == before + 1
+
+
+def test_a_templates_ids_stand_around_a_text(launcher: Launcher, tokenizer: engine.Tokenizer) -> None:
+    batch = [Document(text, add_special_tokens=True, marked=True) for text in TEXTS]
+    assert check(tokenizer, launcher, batch) == 0
+    found = launcher.encode(tokenizer, batch)
+    assert all(one is not None and one.ids[0] == 900 for one in found)
+
+
+def test_what_lies_on_the_device(launcher: Launcher, fake: Fake, tokenizer: engine.Tokenizer) -> None:
+    """Four zero bytes behind the text, whatever was there before."""
+    for size in (400, 30):
+        launcher.encode(tokenizer, [Document(b"x" * size)])
+    arena = launcher._arena
+    assert arena is not None
+    resident = launcher._residents[tokenizer.sha256]
+    assert resident is not None
+    (where, _), *_ = resident.graphs.values()
+    begin = where.offset("text")
+    text = arena.owner.array[begin : begin + 34].tobytes()
+    assert text == b"x" * 30 + bytes(4)
+
+
+def test_the_chain_as_kernels_take_it() -> None:
+    tables, pointers = bytes(range(256)) * 4, [1000 + number for number in range(len(device_buffers()))]
+    tables = tables[: _native.DEVICE_TABLES_BYTES].ljust(_native.DEVICE_TABLES_BYTES, b"\7")
+    chain = device.packed_chain(tables, pointers, plan.Capacity(77, 55, 33))
+    assert chain.size == 1
+    assert chain.flags.writeable
+    packed = chain.tobytes()
+    assert packed[: len(tables)] == tables
+    assert np.frombuffer(packed[len(tables) : -16], dtype=np.uint64).tolist() == pointers
+    assert np.frombuffer(packed[-16:], dtype=np.uint32).tolist() == [77, 55, 33, 0]
+    with pytest.raises(ValueError, match="a chain has"):
+        device.packed_chain(tables, pointers[1:], plan.Capacity(77, 55, 33))
+
+
+def device_buffers() -> list[plan.BufferSpec]:
+    return plan.buffers(plan.Capacity(1, 1, 1), plan.Shape(0, 0, 1, False))
+
+
 def test_kernels_are_compiled_once(launcher: Launcher, fake: Fake, tokenizer: engine.Tokenizer) -> None:
     check(tokenizer, launcher, [Document(b"ab")])
     assert fake.calls["compile"] == 1
@@ -201,6 +251,8 @@ def test_out_of_memory_is_tried_again(fake: Fake, tokenizer: engine.Tokenizer, c
         check(tokenizer, launcher, batch)
     struck = call not in fake._failures
     assert launcher.counters.retries == struck
+    if struck:  # the smaller arena was asked for when everything, tables too, was given back
+        assert 0 in fake.used_at_allocs[2 if call != "alloc" or after else 1 :]
     assert launcher.memory.arena == SMALL.arena_bytes >> struck
     assert fake.used_bytes == launcher.memory.arena + launcher.memory.tables
 
