@@ -18,8 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 #: Ampere, Hopper, and both Blackwells.
@@ -58,7 +59,7 @@ def nvrtc_libraries() -> list[Path]:
     return found
 
 
-def by_nvrtc(library: Path, architecture: str) -> str:
+def by_nvrtc(library: Path, architecture: str, more: Sequence[str] = ()) -> str:
     """Compile to machine code; return the log. Raises CompilationError."""
     nvrtc = ctypes.CDLL(str(library))
     program = ctypes.c_void_p()
@@ -66,7 +67,7 @@ def by_nvrtc(library: Path, architecture: str) -> str:
     if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None) != 0:
         raise CompilationError("NVRTC makes no program")
     try:
-        options = [*OPTIONS, f"-arch={architecture}", "--ptxas-options=-v"]
+        options = [*OPTIONS, *more, f"-arch={architecture}", "--ptxas-options=-v"]
         spelled = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = nvrtc.nvrtcCompileProgram(program, len(options), spelled)
         size = ctypes.c_size_t()
@@ -87,11 +88,11 @@ def nvrtc_version(library: Path) -> str:
     return f"NVRTC {major.value}.{minor.value}"
 
 
-def by_nvcc(nvcc: str, architecture: str) -> str:
+def by_nvcc(nvcc: str, architecture: str, more: Sequence[str] = ()) -> str:
     """Compile to machine code; return the log. Raises CompilationError."""
     with tempfile.TemporaryDirectory() as folder:
         target = str(Path(folder) / "kernels.cubin")
-        command = [nvcc, *OPTIONS, f"-arch={architecture}", "-cubin", "-Xptxas", "-v", str(SOURCE), "-o", target]
+        command = [nvcc, *OPTIONS, *more, f"-arch={architecture}", "-cubin", "-Xptxas", "-v", str(SOURCE), "-o", target]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise CompilationError(run.stdout + run.stderr)
@@ -104,13 +105,17 @@ def nvcc_version(nvcc: str) -> str:
     return f"nvcc {found[1] if found else 'of an unknown version'}"
 
 
-def compilers() -> Iterator[tuple[str, Callable[[str], str]]]:
-    """Give each compiler that is here: its name, and what compiles for an architecture."""
+#: Compiles for an architecture, with further options.
+Compile = Callable[[str, Sequence[str]], str]
+
+
+def compilers() -> Iterator[tuple[str, Compile]]:
+    """Give each compiler that is here, with its name."""
     for library in nvrtc_libraries():
-        yield nvrtc_version(library), lambda architecture, library=library: by_nvrtc(library, architecture)  # type: ignore[misc]
+        yield nvrtc_version(library), partial(by_nvrtc, library)
     nvcc = shutil.which("nvcc")
     if nvcc is not None:
-        yield nvcc_version(nvcc), lambda architecture: by_nvcc(nvcc, architecture)
+        yield nvcc_version(nvcc), partial(by_nvcc, nvcc)
 
 
 def uses(log: str) -> dict[str, Use]:
@@ -134,12 +139,12 @@ def uses(log: str) -> dict[str, Use]:
     return found
 
 
-def check(compile_for: Callable[[str], str]) -> dict[str, dict[str, Use]]:
+def check(compile_for: Compile, more: Sequence[str] = ()) -> dict[str, dict[str, Use]]:
     """Compile for all architectures; return what the kernels use on each. Raises CompilationError."""
     found = {}
     for architecture in ARCHITECTURES:
         try:
-            found[architecture] = uses(compile_for(architecture))
+            found[architecture] = uses(compile_for(architecture, more))
         except CompilationError as error:
             raise CompilationError(f"{architecture}: {error}") from None
     return found

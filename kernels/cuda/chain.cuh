@@ -81,6 +81,11 @@ struct Chain {
   u32 capacity_bytes, capacity_spans, capacity_documents;
 };
 
+#if defined(TOKSEAM_TABLES_BYTES)
+// The host's compiler lays the tables out, and another one reads them.
+static_assert(sizeof(Tables) == TOKSEAM_TABLES_BYTES, "the host's compiler lays the tables out otherwise");
+#endif
+
 // Counts that stay on the device.
 enum Total : u32 {
   kBytes,

@@ -51,6 +51,8 @@ void* host_open(const std::byte* image, std::size_t size) {
 
 void host_close(void* opened) { delete static_cast<Opened*>(opened); }
 
+std::size_t host_tables_bytes() { return sizeof(tokseam::device::Tables); }
+
 const void* host_tables(void* opened) { return &static_cast<Opened*>(opened)->tables; }
 
 // What plan.py asks of a tokenizer: stages, byte stages, the most states of a stage, by characters. And whether ranks

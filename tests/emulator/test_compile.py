@@ -5,11 +5,13 @@ CI gets NVRTC by pip (the `test` extra); without it and without nvcc this is ski
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
 
 import pytest
 from tokseam.kernels.cuda import plan
 from tokseam.scripts import cuda_compile
+
+from . import build
 
 COMPILERS = dict(cuda_compile.compilers())
 
@@ -18,13 +20,14 @@ COMPILERS = dict(cuda_compile.compilers())
     "name", COMPILERS or [pytest.param("", marks=pytest.mark.skip("neither NVRTC nor nvcc is here"))]
 )
 def test_kernels_compile(name: str) -> None:
-    compile_for: Callable[[str], str] = COMPILERS[name]
+    # The tables that the host's compiler lays out must be what this one reads.
+    same_layout = f"-DTOKSEAM_TABLES_BYTES={ctypes.CDLL(str(build.host())).host_tables_bytes()}"
     launched = {
         launch.kernel
         for shape in (plan.Shape(1, 1, 9, False), plan.Shape(0, 0, 1, True))
         for launch in plan.launches(plan.Capacity(1 << 20, 64, 64), shape)
     }
-    for architecture, kernels in cuda_compile.check(compile_for).items():
+    for architecture, kernels in cuda_compile.check(COMPILERS[name], [same_layout]).items():
         assert set(kernels) == launched, architecture
         for kernel, use in kernels.items():
             assert 0 < use.registers <= 64, (architecture, kernel, use)
@@ -40,3 +43,11 @@ def test_log_is_read() -> None:
         "ptxas info    : Used 52 registers, used 0 barriers, 26800 bytes smem, 1220 bytes cmem[0]\n"
     )
     assert cuda_compile.uses(log) == {"split": cuda_compile.Use(52, 256, 16, 20, 26800)}
+
+
+def test_another_layout_is_refused() -> None:
+    if not COMPILERS:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    compile_for = next(iter(COMPILERS.values()))
+    with pytest.raises(cuda_compile.CompilationError, match="lays the tables out otherwise"):
+        compile_for("sm_90", ["-DTOKSEAM_TABLES_BYTES=8"])
