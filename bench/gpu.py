@@ -369,7 +369,7 @@ def measured(bench: Bench, subject: subjects.Subject | None) -> Iterator[dict[st
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=None, help="By default gpu-<card>.json.")
 @click.option("--scale", type=float, default=1.0, show_default=True, help="Of sizes and counts, to try the bench.")
 def main(name: str, seconds: float, json_path: Path | None, scale: float) -> None:
-    """Measure the GPU path. Exit code 1 for wrong ids, 2 where there is no device."""
+    """Measure the GPU path. Exit code 1 for wrong ids or a device that fails, 2 where there is none."""
     budget = Budget(seconds)
     console = Console(width=None if sys.stdout.isatty() else 200)
     try:
@@ -386,9 +386,9 @@ def main(name: str, seconds: float, json_path: Path | None, scale: float) -> Non
         for row in measured(bench, subject):
             rows.append(row)
             console.print(" ".join(f"{key}={_cell(value)}" for key, value in row.items()), markup=False)
-    except WrongIdsError as error:
-        wrong = str(error)
-        console.print(f"wrong ids: {wrong}", style="red", markup=False)
+    except Exception as error:  # a device that is lost too: the record has what was measured until then
+        wrong = f"{type(error).__name__}: {error}"
+        console.print(f"stopped: {wrong}", style="red", markup=False)
     path = json_path or record_path(launcher.name)
     records.write_json(
         path,
