@@ -118,6 +118,9 @@ def engines_of(threads: int, gpu: bool) -> tuple[BatchEngine, BatchEngine]:
     except NoDeviceError as error:
         log.info("no GPU to encode on: %s; whole texts are encoded on %s", error, cpu.name)
         return cpu, cpu
+    except Exception:  # nobody foresaw it: a worker on cores is better than one that ends again and again
+        log.exception("no GPU to encode on; whole texts are encoded on %s", cpu.name)
+        return cpu, cpu
     log.info("whole texts are encoded on %s (%d MiB of its memory)", launcher.name, launcher.memory.arena >> 20)
     return GpuEngine(launcher, cpu), cpu
 

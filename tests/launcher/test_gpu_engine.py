@@ -148,8 +148,12 @@ def test_the_choice_of_an_engine(fake: Fake, caplog: pytest.LogCaptureFixture) -
     batch_engine, cpu = fresh.engines_of(1, gpu=False)
     assert batch_engine is cpu
     assert fake.calls == calls
+    fake.fail("memory_info", ZeroDivisionError())
+    batch_engine, cpu = fresh.engines_of(1, gpu=True)
+    assert batch_engine is cpu
     said = [record.getMessage() for record in caplog.records]
     assert said == [
         "whole texts are encoded on Fake 1000 (128 MiB of its memory)",
         "no GPU to encode on: no NVIDIA driver; whole texts are encoded on cpu, 1 thread",
+        "no GPU to encode on; whole texts are encoded on cpu, 1 thread",
     ]
