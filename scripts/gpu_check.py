@@ -210,7 +210,7 @@ def main(no_gpu: bool, budget_s: float, checkout: Path) -> None:
             lambda line: click.echo(f"\n{line}", err=True),
         )
     except KeyboardInterrupt:
-        click.echo("gpu_check: interrupted")
+        click.echo("\ngpu_check: interrupted")
         sys.exit(130)
     click.echo(summary(outcomes, time.monotonic() - started))
     sys.exit(exit_code(outcomes))
