@@ -25,6 +25,7 @@ OWN = {
     "verify-all": "verify_all",
     "roundtrip": "roundtrip",
     "fresh-path": "fresh_path",
+    "gpu": "gpu",
 }
 
 
@@ -89,7 +90,7 @@ def main(
 ) -> None:
     """Measure one CASE. Exit code 1 when a job failed.
 
-    Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip|fresh-path --help.
+    Other benches have options of their own: python -m bench sweep|shadow|verify-all|roundtrip|fresh-path|gpu --help.
     """
     from .case import Options
     from .peers import NAMES, PIECES

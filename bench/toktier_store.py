@@ -21,8 +21,8 @@ class UnknownToToktierError(Exception):
     """No family of toktier's has this tokenizer.json."""
 
 
-def load(subject: Subject) -> Any:
-    """Return a toktier Tokenizer on the CPU route. Raises UnknownToToktierError."""
+def load(subject: Subject, device: str = "cpu") -> Any:
+    """Return a toktier Tokenizer on the route of a device ('cpu', 'cuda'). Raises UnknownToToktierError."""
     toktier: Any = import_module("toktier")
     manifests: Any = import_module("toktier.artifacts.manifest")
     stores: Any = import_module("toktier.artifacts.store")
@@ -39,9 +39,9 @@ def load(subject: Subject) -> Any:
         )
         home = Path(tempfile.mkdtemp(prefix="bench-toktier-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
-        config = toktier.Config.resolve(home=home, offline=True, disable_gpu=True)
+        config = toktier.Config.resolve(home=home, offline=True, disable_gpu=device == "cpu")
         folder = stores.ArtifactStore(manifest, config=config).directory(family)
         folder.mkdir(parents=True, mode=0o700)
         shutil.copyfile(path, folder / "tokenizer.json")
-        return toktier.load(family, config=config, manifest=manifest, device="cpu")
+        return toktier.load(family, config=config, manifest=manifest, device=device)
     raise UnknownToToktierError("no family of toktier's has a tokenizer.json with this digest")

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 CHUNK_CACHE_BYTES: int
 IMAGE_FORMAT: int
+DEVICE_TABLES_BYTES: int
 
 class BadImage(ValueError): ...  # noqa: N818
 class OverlapMismatch(RuntimeError): ...  # noqa: N818
@@ -53,6 +54,32 @@ class Encoder:
     def bound_chunk_cache(self, most_bytes: int) -> None: ...
     @property
     def chunk_cache_bytes(self) -> int: ...
+
+class DeviceBatch:
+    @staticmethod
+    def of(encoder: Encoder) -> DeviceBatch | None: ...
+    @property
+    def image(self) -> npt.NDArray[np.uint8]: ...
+    @property
+    def shape(self) -> tuple[int, int, int, bool]: ...
+    def tables(self, base: int) -> bytes: ...
+    def stage(self, texts: list[bytes | bytearray | memoryview], split_special: list[bool]) -> tuple[int, int, int]: ...
+    def put_into(
+        self,
+        text: npt.NDArray[np.uint8],
+        begins: npt.NDArray[np.uint32],
+        ids: npt.NDArray[np.uint32],
+        documents: npt.NDArray[np.uint32],
+    ) -> None: ...
+    def marks(
+        self,
+        document: int,
+        text: bytes | bytearray | memoryview,
+        split_special: bool,
+        starts: npt.NDArray[np.uint32],
+        ids_before: npt.NDArray[np.uint32],
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None: ...
+    def pieces(self, starts: npt.NDArray[np.uint32], ids_before: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]: ...
 
 def encode_for_seed(
     encoder: Encoder, text: str, split_special: bool = False, threads: int = 1

@@ -104,9 +104,7 @@ class Tokenizer:
             ids = self._encoder.encode(text, split_special_tokens, continued, threads)
         except UnicodeEncodeError as error:
             raise bad_text(text, error) from None
-        if add_special_tokens and len(self._around[0]) + len(self._around[1]):
-            return np.concatenate([self._around[0], ids, self._around[1]])
-        return ids
+        return self.surrounded(ids) if add_special_tokens else ids
 
     def bound_chunk_cache(self, most_bytes: int) -> None:
         """Keep at most so many bytes of large chunks of text with their ids, to recognise them; 0: none.
@@ -133,9 +131,15 @@ class Tokenizer:
             ids, cuts, marks = _native.encode_for_seed(self._encoder, text, split_special_tokens, threads)
         except UnicodeEncodeError as error:
             raise bad_text(text, error) from None
-        if add_special_tokens and len(self._around[0]) + len(self._around[1]):
-            ids = np.concatenate([self._around[0], ids, self._around[1]])
-        return Marked(ids, cuts, marks)
+        return Marked(self.surrounded(ids) if add_special_tokens else ids, cuts, marks)
+
+    def surrounded(self, ids: Ids) -> Ids:
+        """Return `ids`, a text's own, with what the template puts around them. Native tokenizers only."""
+        return np.concatenate([self._around[0], ids, self._around[1]]) if any(map(len, self._around)) else ids
+
+    def device_batch(self) -> _native.DeviceBatch | None:
+        """Return a new maker of batches for a device (cuda/launcher.py); None for a tokenizer that none takes."""
+        return None if self._encoder is None else _native.DeviceBatch.of(self._encoder)
 
     def offsets(self, text: Text) -> Positions:
         """Return the (n, 2) int64 spans of the ids, in code points, as the reference reports them.

@@ -37,3 +37,18 @@ class UnsupportedError(EngineError):
 
 class BadSeedError(EngineError, ValueError):
     """What should seed a session can't be of its text: whoever made it is at fault, and the text must be encoded."""
+
+
+class NoDeviceError(Exception):
+    """There is no GPU to launch on here, and why, in one line. The CPU encodes."""
+
+
+class DeviceError(Exception):
+    """A batch could not be encoded on a GPU, for no fault of its texts: the CPU has to do it.
+
+    lost: and all that follow.
+    """
+
+    def __init__(self, message: str, lost: bool = False) -> None:
+        super().__init__(message)
+        self.lost = lost

@@ -101,7 +101,8 @@ def check_cores() -> Iterator[Finding]:
 
 def check_gpu() -> Iterator[Finding]:
     """The libraries of the GPU path. No device is touched."""
-    cupy = next((f"{name} {found}" for name in ("cupy-cuda12x", "cupy") if (found := _version(name))), None)
+    names = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+    cupy = next((f"{name} {found}" for name in names if (found := _version(name))), None)
     device = any(Path("/dev").glob("nvidia[0-9]*"))
     if device and cupy:
         yield "ok", "GPU", f"a device is here, and {cupy}"

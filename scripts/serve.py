@@ -61,6 +61,13 @@ READY = "tokseam ready:"
     default=0,
     help="Cores that a fresh worker encodes on; 0: all that it may run on.",
 )
+@setting(
+    "--gpu/--no-gpu",
+    "gpu",
+    envvar="TOKSEAM_GPU",
+    default=True,
+    help="Let fresh workers encode on a GPU, where one is here and CuPy finds it.",
+)
 @endpoint_setting("Where clients connect. By default an ipc path of this user's own; tcp only when asked.")
 @setting("--pin/--no-pin", "pin", envvar="TOKSEAM_PIN", default=True, help="Pin each worker to a core.")
 @setting(
@@ -120,6 +127,7 @@ def command(
     fresh_workers: int,
     fresh_threshold: int,
     fresh_threads: int,
+    gpu: bool,
     endpoint: str | None,
     pin: bool,
     message_max_bytes: int,
@@ -177,7 +185,7 @@ def command(
             *("--session-bytes", str(session_bytes)),
             *("--quarantine-dir", str(kept)),
         ],
-        fresh_arguments=["--threads", str(fresh_threads)],
+        fresh_arguments=["--threads", str(fresh_threads), *([] if gpu else ["--no-gpu"])],
         verifier_arguments=[
             *("--endpoint", samples),
             *("--quarantine-dir", str(kept)),

@@ -8,6 +8,7 @@ that of its batch engine.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -16,13 +17,18 @@ from collections.abc import Sequence
 import zmq
 from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Envelope
+from tokseam.kernels.cuda.launcher import open_launcher
+from tokseam.kernels.errors import NoDeviceError
 
 from . import shell
 from .answering import Seam
 from .batch_engine import BatchEngine
 from .cpu_engine import CpuEngine
 from .fresh_core import FreshCore, Limits
+from .gpu_engine import GpuEngine
 from .speed import Speed
+
+log = logging.getLogger("tokseam.worker")
 
 #: Requests taken at a time: as many as make a batch, so that the next one is here when the last one ends.
 CREDITS = 256
@@ -86,12 +92,13 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     parser = argparse.ArgumentParser(prog="tokseam.workers.fresh")
     shell.add_arguments(parser)
     parser.add_argument("--threads", type=int, default=0, help="cores to encode on; 0: all that it may run on")
+    parser.add_argument("--no-gpu", action="store_true", help="encode on cores, whatever else is here")
     options = parser.parse_args(arguments)
     tokenizers = shell.prepare(options, references=False)  # only a demoted tokenizer needs its reference here
     if tokenizers is None:
         return 2
     limits = Limits(options.message_max_bytes - protocol.HEADER_MAX_BYTES, options.message_max_bytes)
-    batch_engine, cpu = engines_of(options.threads or usable_cores())
+    batch_engine, cpu = engines_of(options.threads or usable_cores(), gpu=not options.no_gpu)
     core = FreshCore(tokenizers, batch_engine, cpu, limits, sampler=shell.sampler_of(options), seam=seam)
     try:
         Shell(core, shell.settings_of(options, CREDITS)).run()
@@ -101,10 +108,21 @@ def main(arguments: Sequence[str] | None = None, seam: Seam | None = None) -> in
     return 0
 
 
-def engines_of(threads: int) -> tuple[BatchEngine, BatchEngine]:
-    """Return the batch engine to use, and the CPU's, which takes over where it fails; here they are one."""
+def engines_of(threads: int, gpu: bool) -> tuple[BatchEngine, BatchEngine]:
+    """Return the batch engine to use, and the CPU's, which takes over where it fails; without a GPU they are one."""
     cpu = CpuEngine(threads)
-    return cpu, cpu
+    if not gpu:
+        return cpu, cpu
+    try:
+        launcher = open_launcher()
+    except NoDeviceError as error:
+        log.info("no GPU to encode on: %s; whole texts are encoded on %s", error, cpu.name)
+        return cpu, cpu
+    except Exception:  # nobody foresaw it: a worker on cores is better than one that ends again and again
+        log.exception("no GPU to encode on; whole texts are encoded on %s", cpu.name)
+        return cpu, cpu
+    log.info("whole texts are encoded on %s (%d MiB of its memory)", launcher.name, launcher.memory.arena >> 20)
+    return GpuEngine(launcher, cpu), cpu
 
 
 def usable_cores() -> int:

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_bindings.hpp"
 #include "encoder.hpp"
 #include "encoder_image.hpp"
 #include "fresh_text.hpp"
@@ -235,6 +236,7 @@ Array<std::int64_t> cuts(const Encoder& encoder, nb::str text, std::size_t gap) 
 NB_MODULE(_native, m) {
   nb::exception<tokseam::BadImage>(m, "BadImage", PyExc_ValueError);
   tokseam::python::bind_sessions(m);
+  tokseam::python::bind_device(m);
 
   m.def("vector_path", [] { return tokseam::AsciiClasses::has_avx2() ? "avx2" : "portable"; },
         "Which path scans text on this processor: 'avx2' or 'portable'.");

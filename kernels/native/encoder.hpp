@@ -82,6 +82,7 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
+  const Image& image() const { return image_; }
   const Classes& classes() const { return classes_; }
 
   // Forget all segments encoded so far, as a new process has none: for measuring.
