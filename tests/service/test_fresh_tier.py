@@ -199,6 +199,7 @@ def test_a_restarted_broker_hears_of_the_fresh_worker(fragile: RunningTier, refe
         assert client.encode(other) == reference(other)
         wait_for(lambda: client.stats()["broker"]["pid"] != broker)
         assert all_ready(client)["pid"] == pid
+        wait_for(lambda: client.stats()["broker"]["placements"] > 0)  # its owner has told of the session
         assert session.append("!") == reference(text + "!")
         assert session.last.path == "append"  # type: ignore[union-attr]
         assert session.encode(other) == reference(other)
