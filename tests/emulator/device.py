@@ -257,6 +257,7 @@ class Device:
         """Whether the kernels that list a bitmap do so for a text of that size, which holds few bits."""
         capacity = plan.Capacity(bytes_, 1, 1)
         memory = Memory(plan.buffers(capacity, plan.Shape(0, 0, 1, False)))
+        memory.fill(0xFF)  # else what an earlier listing left here might pass for this one's
         places = np.arange(5, bytes_, 1_013, dtype=np.uint32)
         memory.arrays["totals"][:] = 0
         memory.arrays["totals"][plan.TOTALS.index("bytes")] = bytes_
