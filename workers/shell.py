@@ -20,6 +20,7 @@ import random
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -74,7 +75,7 @@ class Settings:
 Core = TypeVar("Core", bound=Answering)
 
 
-class Shell(Generic[Core]):
+class Shell(ABC, Generic[Core]):
     """Sockets, clock and signals around one core. Owned and used by one thread."""
 
     def __init__(self, core: Core, settings: Settings) -> None:
@@ -219,9 +220,9 @@ class Shell(Generic[Core]):
 
     # -- what differs between workers -------------------------------------------------------------------------
 
+    @abstractmethod
     def _work(self, job: int, message: list[bytes]) -> None:
         """Answer a request, now or soon: `message` is its envelope and its frames."""
-        raise NotImplementedError
 
     def _engine(self) -> str:
         """Return the name of the batch engine; a worker that owns sessions has none."""

@@ -45,8 +45,9 @@ class Bpe {
   void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids) const {
     start_symbols(piece, work);
     if (work.size() > MergeLanes::kMostSymbols) return MergeWindows(merges_).apply(work, ids);
-    MergeLanes(merges_).run(
-        1, [&](std::size_t, std::uint32_t* symbols, std::uint32_t* ranks) { return start(work, symbols, ranks); },
+    MergeLanes lanes(merges_);
+    lanes.run(
+        1, [&](std::size_t, std::uint32_t* symbols, std::uint32_t* ranks) { return lanes.start(work, symbols, ranks); },
         [&](std::size_t, const MergeLanes::Result& result) {
           result.each([&](std::uint32_t id, std::size_t) { ids.push_back(id); });
         });
@@ -57,12 +58,13 @@ class Bpe {
   void merge_all(std::span<const std::string_view> pieces, std::span<const std::size_t> starts, std::uint32_t* ids,
                  std::uint32_t* counts) const {
     thread_local std::vector<std::uint32_t> work;
-    MergeLanes(merges_).run(
+    MergeLanes lanes(merges_);
+    lanes.run(
         pieces.size(),
         [&](std::size_t i, std::uint32_t* symbols, std::uint32_t* ranks) {
           if (!characters_ && merges_.every_byte() && is_ascii(pieces[i])) return start_ascii(pieces[i], symbols, ranks);
           start_symbols(pieces[i], work);
-          return start(work, symbols, ranks);
+          return lanes.start(work, symbols, ranks);
         },
         [&](std::size_t i, const MergeLanes::Result& result) {
           std::uint32_t* to = ids + starts[i];
@@ -89,19 +91,11 @@ class Bpe {
     }
   }
 
-  // What a lane begins with (merge_lanes.hpp).
-  std::size_t start(const std::vector<std::uint32_t>& from, std::uint32_t* symbols, std::uint32_t* ranks) const {
-    std::copy(from.begin(), from.end(), symbols);
-    for (std::size_t k = 0; k + 1 < from.size(); ++k) merges_.prefetch(from[k], from[k + 1]);
-    for (std::size_t k = 0; k + 1 < from.size(); ++k) ranks[k] = merges_.find(from[k], from[k + 1]);
-    return from.size();
-  }
-
   static bool is_ascii(std::string_view piece) {
     return std::ranges::none_of(piece, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; });
   }
 
-  // PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
+  // As MergeLanes::start. PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
   std::size_t start_ascii(std::string_view piece, std::uint32_t* symbols, std::uint32_t* ranks) const {
     const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
     for (std::size_t k = 0; k < piece.size(); ++k) symbols[k] = merges_.byte_id(bytes[k]);

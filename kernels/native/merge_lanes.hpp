@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "ascii_classes.hpp"
@@ -40,6 +41,14 @@ class MergeLanes {
   };
 
   explicit MergeLanes(const Merges& merges) : merges_(merges) {}
+
+  // What a lane begins with where only the symbols are known: copies them, and looks up the ranks of their pairs.
+  std::size_t start(std::span<const std::uint32_t> from, std::uint32_t* symbols, std::uint32_t* ranks) const {
+    std::ranges::copy(from, symbols);
+    for (std::size_t k = 0; k + 1 < from.size(); ++k) merges_.prefetch(from[k], from[k + 1]);
+    for (std::size_t k = 0; k + 1 < from.size(); ++k) ranks[k] = merges_.find(from[k], from[k + 1]);
+    return from.size();
+  }
 
   // For each i < pieces, in any order: start(i, symbols, ranks) fills in what piece i begins as, symbols[0 .. n) and
   // ranks[k] of the pair that begins at symbol k, and returns n <= kMostSymbols; done(i, result) is handed what it

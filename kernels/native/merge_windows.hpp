@@ -48,12 +48,6 @@ class MergeWindows {
   // A seam that needs more tokens than so many on its left is one of a text made for that: the heap takes all of it.
   static constexpr std::size_t kMostTaken = 64;
 
-  std::size_t start(std::span<const std::uint32_t> from, std::uint32_t* symbols, std::uint32_t* ranks) const {
-    std::ranges::copy(from, symbols);
-    for (std::size_t k = 0; k + 1 < from.size(); ++k) ranks[k] = merges_.find(from[k], from[k + 1]);
-    return from.size();
-  }
-
   // The windows from `begin` on, each by itself, and what the tokens at their seams become by themselves.
   void merge_windows(std::size_t begin) {
     const std::size_t size = std::min(symbols_.size() - begin, kTogether * window_);
@@ -63,7 +57,7 @@ class MergeWindows {
     };
     windows_.resize(windows);
     lanes_.run(
-        windows, [&](std::size_t i, auto* symbols, auto* ranks) { return start(part(i), symbols, ranks); },
+        windows, [&](std::size_t i, auto* symbols, auto* ranks) { return lanes_.start(part(i), symbols, ranks); },
         [&](std::size_t i, const MergeLanes::Result& result) { put(result, windows_[i]); });
     // Seam i lies behind window i.
     seams_.resize(windows);
@@ -72,7 +66,7 @@ class MergeWindows {
         [&](std::size_t i, auto* symbols, auto* ranks) {
           const std::size_t left = windows_[i].back().count, right = windows_[i + 1].front().count;
           if (left + right > MergeLanes::kMostSymbols) return std::size_t{0};
-          return start(symbols_.subspan(begin + (i + 1) * window_ - left, left + right), symbols, ranks);
+          return lanes_.start(symbols_.subspan(begin + (i + 1) * window_ - left, left + right), symbols, ranks);
         },
         [&](std::size_t i, const MergeLanes::Result& result) { put(result, seams_[i]); });
   }
@@ -137,7 +131,7 @@ class MergeWindows {
     const auto part = symbols_.subspan(from, to - from);
     if (part.size() <= MergeLanes::kMostSymbols) {
       lanes_.run(
-          1, [&](std::size_t, auto* symbols, auto* ranks) { return start(part, symbols, ranks); },
+          1, [&](std::size_t, auto* symbols, auto* ranks) { return lanes_.start(part, symbols, ranks); },
           [&](std::size_t, const MergeLanes::Result& result) { put(result, tokens); });
       return;
     }

@@ -61,9 +61,6 @@ class SegmentCache {
     return {low, high | (size | mode) << 56};
   }
 
-  // A key that no entry has.
-  static constexpr Key no_key() { return {~std::uint64_t{0}, ~std::uint64_t{0}}; }
-
   static std::size_t slot_of(const Key& key) {
     return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - kShortBits);
   }

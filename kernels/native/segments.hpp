@@ -75,7 +75,7 @@ class SegmentEncoder {
   static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
 
   struct Pending {
-    SegmentCache::Key key;  // no_key() of one that is not short
+    SegmentCache::Key key;  // of a short one
     std::size_t begin, size;
     std::uint64_t slot;  // of a long one, its hash
     bool is_short() const { return size <= SegmentCache::kShortBytes; }
@@ -109,7 +109,7 @@ class SegmentEncoder {
       one.slot = SegmentCache::slot_of(one.key);
       cache_.prefetch(one.slot);
     } else {
-      one.key = SegmentCache::no_key();
+      one.key = {};
       one.slot = 0;
       if (size <= SegmentCache::kLongBytes) {
         one.slot = hash_bytes(text_.substr(begin, size));

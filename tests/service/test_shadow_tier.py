@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import service_support
 from click.testing import CliRunner
 from service_support import FAST
 from tokseam.client import Tier, connect
@@ -23,15 +24,8 @@ from tokseam.workers.sampling import OUTBOX_SAMPLES
 Reference = Callable[[str], list[int]]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """Wait long: on a busy machine the verifier runs last of all."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come true in time")
+#: Waits long: on a busy machine the verifier runs last of all.
+wait_for = functools.partial(service_support.wait_for, seconds=90.0)
 
 
 def start_faulty(endpoint: str, deepseek: Path, quarantine: Path, *arguments: str) -> RunningTier:
