@@ -32,7 +32,7 @@ def check(router: Router) -> None:
             assert not any(job.fresh for job in (*worker.sent.values(), *worker.queue))
         assert (names.get(worker.name) == identity) is not worker.leaving
         assert others.get(worker.name) != identity
-        assert worker.bytes_per_s > 0
+        assert worker.bytes_per_s is None or worker.bytes_per_s > 0
         assert worker.sent_bytes == sum(job.size for job in worker.sent.values())
         assert worker.queue_bytes == sum(job.size for job in worker.queue)
         assert len(worker.queue) <= router.limits.worker_queue

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import views
-from .estimates import reroute_pays, seconds_on, soonest
+from .estimates import assumed_beside, reroute_pays, seconds_on, soonest
 from .protocol import BUSY, REQUEST_ID_BYTES, Demotion, SessionKey
 from .state import Answer, Instruction, Job, Limits, Send, Worker
 
@@ -184,14 +184,16 @@ class Placement:
         if self._queue_is_full(len(self.fresh_queue), self.fresh_queue_bytes, job):
             self.counters["spilled"] += 1
             return False
-        fresh, fresh_s = soonest(self.fresh_workers(), job.size, self.fresh_queue_bytes)
+        limits = self.limits
+        fresh, fresh_s = soonest(self.fresh_workers(), job.size, limits.assumed_bytes_per_s, self.fresh_queue_bytes)
+        assumed = assumed_beside(limits, fresh)
         idle = not fresh.sent and not self.fresh_queue
         if job.key is not None:
-            owner_s = seconds_on(self._owner(job.key), job.size)
+            owner_s = seconds_on(self._owner(job.key), job.size, assumed)
         else:
             owners = (self.workers[identity] for identity in self.names.values())
-            _, owner_s = soonest(owners, job.size, self.shared_bytes)
-        if fresh_s <= owner_s * (self.limits.fresh_slack if idle else 1.0):
+            _, owner_s = soonest(owners, job.size, assumed, self.shared_bytes)
+        if fresh_s <= owner_s * (limits.fresh_slack if idle else 1.0):
             return True
         self.counters["spilled"] += 1
         return False
@@ -224,7 +226,7 @@ class Placement:
             self.fresh_queue.popleft()
             self.fresh_queue_bytes -= job.size
             if not self._expire(job, now):
-                out.append(self._send(soonest(able, job.size)[0], job, now))
+                out.append(self._send(soonest(able, job.size, self.limits.assumed_bytes_per_s)[0], job, now))
         return out
 
     def _leave_fresh_path(self, now: float) -> list[Instruction]:

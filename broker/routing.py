@@ -113,7 +113,6 @@ class Router(Placement):
             out.append(Tell(identity, "demote", tuple(self.demoted.values())))
         previous = self.names.get(name) or self.fresh_names.get(name)
         worker = Worker(identity, name, pid, credits, credit_bytes, tokenizers, now, bool(engine), engine)
-        worker.bytes_per_s = self.limits.assumed_bytes_per_s
         self.workers[identity] = worker
         (self.fresh_names if worker.fresh else self.names)[name] = identity
         if previous is not None:
@@ -129,7 +128,7 @@ class Router(Placement):
         worker.last_seen = now
         if stats is not None:
             worker.stats = stats
-            worker.bytes_per_s = stats.get("bytes_per_s") or self.limits.assumed_bytes_per_s
+            worker.bytes_per_s = stats.get("bytes_per_s") or None
         worker.engine = engine or worker.engine
         return []
 

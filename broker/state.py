@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     fresh_slack: float = 4.0
     #: Bytes that a fresh worker encodes at a time, or one text, if that is longer.
     fresh_batch_bytes: int = 4 * 1024 * 1024
-    #: Bytes a second that a worker is taken to encode until it reports its own figure: one core.
+    #: Bytes a second that a worker is taken to encode while it reports no figure: one core.
     assumed_bytes_per_s: float = 50e6
     #: What sending a whole text anew costs beside encoding it: bytes a second over both sockets, and a round trip.
     transfer_bytes_per_s: float = 500e6
@@ -84,8 +84,8 @@ class Worker:
     #: Whether it encodes whole texts and owns no sessions; its batch engine, as it last told.
     fresh: bool = False
     engine: str = ""
-    #: What it encodes a second, as it last reported, or as is assumed.
-    bytes_per_s: float = Limits().assumed_bytes_per_s
+    #: What it encodes a second, as it last reported; None while it has nothing (recent) to report.
+    bytes_per_s: float | None = None
     #: All and only the jobs that it was sent and has not answered, by number.
     sent: dict[int, Job] = field(default_factory=dict)
     #: Sum of `size` over `sent`.

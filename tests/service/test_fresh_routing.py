@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from routing_support import answers, ask, ready, sends
-from tokseam.broker.estimates import SEED_WORK, reroute_pays, seconds_on, soonest
+from tokseam.broker.estimates import SEED_WORK, assumed_beside, reroute_pays, seconds_on, soonest
 from tokseam.broker.protocol import OPERATIONS, Demotion
 from tokseam.broker.routing import Router
 from tokseam.broker.state import Instruction, Job, Limits, Send, Worker
@@ -349,7 +349,7 @@ def test_texts_are_counted_with_their_sessions() -> None:
     assert router.text_bytes == {("t", "s7"): 1, ("t", "s8"): 1}
 
 
-def worker(sent: int = 0, queued: int = 0, bytes_per_s: float = 100.0, op: str = "full") -> Worker:
+def worker(sent: int = 0, queued: int = 0, bytes_per_s: float | None = 100.0, op: str = "full") -> Worker:
     def job(size: int) -> Job:
         return Job(size, b"", b"", op, None, None, size, None, None)
 
@@ -360,14 +360,32 @@ def worker(sent: int = 0, queued: int = 0, bytes_per_s: float = 100.0, op: str =
 
 
 def test_estimates() -> None:
-    assert seconds_on(worker(), 100) == 1.0
-    assert seconds_on(worker(sent=50, queued=50), 100, 200) == 4.0
-    assert seconds_on(worker(sent=100, op="seed"), 100) == 1.0 + SEED_WORK
+    assert seconds_on(worker(), 100, 1.0) == 1.0
+    assert seconds_on(worker(bytes_per_s=None), 100, 50.0) == 2.0
+    assert seconds_on(worker(sent=50, queued=50), 100, 1.0, 200) == 4.0
+    assert seconds_on(worker(sent=100, op="seed"), 100, 1.0) == 1.0 + SEED_WORK
     quick, slow = worker(sent=300, bytes_per_s=400), worker()
-    assert soonest([slow, quick], 100) == (slow, 1.0)
-    assert soonest([slow, quick], 100, waiting_bytes=200) == (quick, 1.25)
+    assert soonest([slow, quick], 100, 1.0) == (slow, 1.0)
+    assert soonest([slow, quick], 100, 1.0, waiting_bytes=200) == (quick, 1.25)
     limits = Limits(round_trip_s=0.5, transfer_bytes_per_s=1000)
     assert reroute_pays(limits, worker(), [worker(bytes_per_s=1000)], 0, 171, 1000) is False  # 1 + 0.5 + 1 > 1.71
     assert reroute_pays(limits, worker(), [worker(bytes_per_s=1000)], 0, 251, 1000) is True
     assert reroute_pays(limits, worker(), [worker(bytes_per_s=1000)], 100, 251, 1000) is False  # others wait
     assert reroute_pays(limits, worker(sent=10**6), [worker(bytes_per_s=1000)], 0, 171, 1000) is False
+    limits = Limits(round_trip_s=0.0, transfer_bytes_per_s=1e12, assumed_bytes_per_s=500.0)
+    assert [assumed_beside(limits, worker(bytes_per_s=one)) for one in (None, 100.0, 1000.0)] == [500.0, 100.0, 500.0]
+    unknown = worker(bytes_per_s=None)
+    assert reroute_pays(limits, unknown, [worker(bytes_per_s=100)], 0, 900, 1000) is False  # as slow as that one
+    assert reroute_pays(limits, unknown, [worker(bytes_per_s=1000)], 0, 501, 1000) is True  # 1.002 s here, 1 s there
+
+
+def test_hard_texts_send_nothing_to_an_owner_that_has_no_figure() -> None:
+    """The fresh worker's figure says what the texts are like, not that an owner would be quicker."""
+    router = tier(owners="a")
+    speed(router, b"f", 10)
+    for number, (op, session) in enumerate((("full", "s1"), ("encode", None), ("full", "s2"))):
+        placed = ask(router, number, op, session, size=LARGE) if session else ask(router, number, op, size=LARGE)
+        assert sent_ops(placed) == [(b"f", op)]
+        done(router, b"f")
+    speed(router, b"a", 1000)
+    assert sent_ops(ask(router, 9, "full", "s9", size=LARGE)) == [(b"a", "full")]
