@@ -20,10 +20,10 @@ __device__ inline void begin(const Chain& chain) {
     b.totals[kDocuments] = fits ? documents : 0;
     b.totals[kRefused] = fits ? 0 : 1;
   }
-  if (!fits) return;
-  for (u32 word = thread_index(); word <= bytes / 32; word += thread_count())
+  // Of no bytes there is a word too, whose bits would be listed.
+  for (u32 word = thread_index(); word <= (fits ? bytes / 32 : 0); word += thread_count())
     b.start_bits[word] = b.closed_bits[word] = b.token_bits[word] = 0;
-  for (u32 document = thread_index(); document < documents; document += thread_count())
+  for (u32 document = thread_index(); document < (fits ? documents : 0); document += thread_count())
     b.document_flags[document] = 0;
 }
 

@@ -162,9 +162,9 @@ def test_capacity(family: Family, device: Device) -> None:
         plan.Capacity(fits.bytes, fits.spans, 4),
         plan.Capacity(fits.bytes, len(staged.ids) - 1, min(4, len(staged.ids) - 1)),
     ):
-        refused = device.run(staged, small, seed=1)
-        assert refused.totals["refused"] == 1
-        assert refused.totals["ids"] == refused.totals["stretches"] == 0
+        for seed in (0, 1, 2):  # the buffers hold other noise each time
+            refused = device.run(staged, small, seed)
+            assert refused.totals == dict.fromkeys(plan.TOTALS, 0) | {"refused": 1}
 
 
 def test_nothing(device: Device) -> None:
