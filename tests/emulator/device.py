@@ -118,12 +118,14 @@ class Host:
         if getattr(self, "opened", None):
             self.library.host_close(self.opened)
 
-    def stage(self, documents: Sequence[bytes], split_special: bool = False, continued: bool = False) -> Staged:
+    def stage(
+        self, documents: Sequence[bytes], split_special: bool | Sequence[bool] = False, continued: bool = False
+    ) -> Staged:
+        """Stage documents, all in one mode or each in its own."""
         self.library.host_clear(self.opened)
-        for document in documents:
-            self.library.host_add(
-                self.opened, document, ctypes.c_size_t(len(document)), int(split_special), int(continued)
-            )
+        modes = [split_special] * len(documents) if isinstance(split_special, bool) else split_special
+        for document, mode in zip(documents, modes, strict=True):
+            self.library.host_add(self.opened, document, ctypes.c_size_t(len(document)), int(mode), int(continued))
 
         def copied(name: str, dtype: Any, each: int = 1) -> Any:
             ask = getattr(self.library, name)

@@ -77,3 +77,32 @@ def batch(rng: random.Random, alphabet: list[str], literals: Sequence[str], coun
     if count > 3 and rng.random() < 0.2:
         texts[rng.randrange(count)] = texts[0]
     return texts
+
+
+def at_every_border() -> list[str]:
+    """Return pieces and stretches of every size around a border, of characters of each width, in random order."""
+    texts = []
+    for size in BORDERS:
+        for char in ("a", "é", "中", "\U00010400", " ", "=", "1"):
+            width = len(char.encode())
+            texts += [char * count for count in {max(1, (size + more) // width) for more in (-1, 0, 1)}]
+        texts += ["".join(random.Random(size).choices("abcdefgh", k=size + more)) for more in (-1, 0, 1)]
+    random.Random(5).shuffle(texts)
+    return texts
+
+
+def with_unsettled_seams() -> list[str]:
+    """Return texts whose periods fit no window."""
+    units = ("abcde", "-=-+-", "no way ", "x" * 11 + "y", "01", "的中文")
+    texts = [unit * (6_000 // len(unit.encode())) for unit in units]
+    return texts + [lead + "a" * 5_000 for lead in ("b", "bc", " b")]
+
+
+def hostile_shapes(literals: Sequence[str], sizes: Sequence[int]) -> list[str]:
+    """Return every hostile shape in so many bytes each, or a few less where its characters are wider."""
+    texts = []
+    for kind in hostile_texts.KINDS:
+        for size in sizes:
+            text = hostile_texts.make(kind, max(size, 1), 0, literals)
+            texts.append(text.encode()[:size].decode(errors="ignore"))
+    return texts

@@ -24,7 +24,7 @@ class Reference(Protocol):
 
     def ids(self, text: str, add_special_tokens: bool = False, split_special_tokens: bool = False) -> list[int]: ...
     def ids_and_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]: ...
-    def pieces_error(self, text: str, claimed: list[int]) -> str: ...
+    def pieces_error(self, text: str, claimed: list[int], split_special_tokens: bool = False) -> str: ...
 
 
 class HuggingFace:
@@ -61,7 +61,8 @@ class HuggingFace:
         encoding = self._plain.encode(text, add_special_tokens=False)
         return list(encoding.ids), list(encoding.offsets)
 
-    def pieces(self, text: str) -> list[int]:
+    def pieces(self, text: str, split_special_tokens: bool = False) -> list[int]:
+        self._bare.encode_special_tokens = split_special_tokens
         encoding = self._bare.encode(text, add_special_tokens=False)
         starts: list[int] = []
         before = None
@@ -71,9 +72,9 @@ class HuggingFace:
             before = word
         return starts
 
-    def pieces_error(self, text: str, claimed: list[int]) -> str:
+    def pieces_error(self, text: str, claimed: list[int], split_special_tokens: bool = False) -> str:
         """Return '' when `claimed` are the starts of the pieces that hold an id, else the first difference."""
-        found = self.pieces(text)
+        found = self.pieces(text, split_special_tokens)
         if found == claimed:
             return ""
         at = next(
@@ -114,7 +115,7 @@ class Tiktoken:
             at = stop
         return ids, spans
 
-    def pieces_error(self, text: str, claimed: list[int]) -> str:
+    def pieces_error(self, text: str, claimed: list[int], split_special_tokens: bool = False) -> str:
         """Return '' when `claimed` are tiktoken's own pieces, else what differs.
 
         tiktoken does not tell its pieces, but it looks a whole piece up before it merges. Two encodings with the same
@@ -129,7 +130,8 @@ class Tiktoken:
         if claimed != sorted(set(claimed)) or (text and claimed[:1] != [0]) or (claimed and claimed[-1] >= len(text)):
             return f"the claimed starts do not cut the text: {claimed[:3]} ... {claimed[-3:]}"
         pieces = [text[start:stop].encode() for start, stop in pairwise(bounds)]
-        special = {literal.encode() for literal in self._special_tokens}
+        literals = () if split_special_tokens else tuple(self._special_tokens)
+        special = {literal.encode() for literal in literals}
         long = {piece for piece in pieces if len(piece) >= 3 and piece not in special}
         pairs: set[bytes] = set()
         joined: set[bytes] = set()
@@ -140,16 +142,18 @@ class Tiktoken:
             for size in range(3, JOINED_BYTES + 1):
                 joined.update(run[at : at + size] for at in range(len(run) - size + 1))
         for extra, shortest in ((long | joined, 3), (long | pairs, 2)):
-            difference = self._difference(text, pieces, extra, shortest)
+            difference = self._difference(text, pieces, literals, extra, shortest)
             if difference:
                 return difference
         return ""
 
-    def _difference(self, text: str, pieces: list[bytes], extra: set[bytes], shortest: int) -> str:
+    def _difference(
+        self, text: str, pieces: list[bytes], literals: tuple[str, ...], extra: set[bytes], shortest: int
+    ) -> str:
         ranks = {bytes([byte]): byte for byte in range(256)}
         for entry in sorted(extra):
             ranks[entry] = len(ranks)
-        special = {literal: len(ranks) + index for index, literal in enumerate(self._special_tokens)}
+        special = {literal: len(ranks) + index for index, literal in enumerate(literals)}
         encoding = tiktoken.Encoding("pieces", pat_str=self._pattern, mergeable_ranks=ranks, special_tokens=special)
         expected: list[int] = []
         owner: list[int] = []
