@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,19 +32,46 @@ def _digest(sources: list[Path], *more: str) -> str:
     return digest.hexdigest()[:20]
 
 
+@dataclass(frozen=True)
+class Compiling:
+    """A library that the compiler is at work on, or that is there already."""
+
+    source: Path
+    target: Path
+    made: Path
+    process: subprocess.Popen[str] | None
+
+    def finish(self) -> Path:
+        """Wait for the compiler and return the library. Raises RuntimeError with what it says."""
+        if self.process is not None:
+            _, said = self.process.communicate()
+            if self.process.returncode != 0:
+                raise RuntimeError(f"{self.source.name} does not compile:\n{said[-4000:]}")
+            self.made.replace(self.target)
+        return self.target
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def _start(source: Path, includes: list[Path], target: Path, *options: str) -> Compiling:
+    made = target.with_suffix(".making")
+    if target.exists():
+        return Compiling(source, target, made, None)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    found = compiler()
+    if found is None:
+        raise RuntimeError("no C++ compiler")
+    command = [found, *FLAGS, *options, *(f"-I{include}" for include in includes), str(source), "-o", str(made)]
+    return Compiling(
+        source, target, made, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    )
+
+
 def _compile(source: Path, includes: list[Path], target: Path, *options: str) -> Path:
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        found = compiler()
-        if found is None:
-            raise RuntimeError("no C++ compiler")
-        made = target.with_suffix(".making")
-        command = [found, *FLAGS, *options, *(f"-I{include}" for include in includes), str(source), "-o", str(made)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            raise RuntimeError(f"{source.name} does not compile:\n{run.stderr[-4000:]}")
-        made.replace(target)
-    return target
+    return _start(source, includes, target, *options).finish()
 
 
 def kernel_sources() -> list[Path]:
@@ -57,14 +85,14 @@ def kernels() -> Path:
     return _compile(own[0], [HERE, CUDA, NATIVE], target, "-O2", *WARNINGS)
 
 
-def faulty_kernels(fault: str, change: Callable[[Path], None]) -> Path:
-    """Return the library of kernels that `change` damaged: it is given a copy of kernels/ to edit."""
+def faulty_kernels(fault: str, change: Callable[[Path], None]) -> Compiling:
+    """Begin with the library of kernels that `change` damaged: it is given a copy of kernels/ to edit."""
     folder = BUILT / "faults" / fault
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CUDA, folder / "cuda", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(NATIVE / "device", folder / "native" / "device")
     change(folder)
-    return _compile(
+    return _start(
         HERE / "emulated_kernels.cpp", [HERE, folder / "cuda", folder / "native"], folder / "kernels.so", "-O1"
     )
 

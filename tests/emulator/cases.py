@@ -171,11 +171,17 @@ class Filler:
         return [*texts[:-1], last]
 
 
-def borders(subject: Subject, literals: Sequence[str], rng: random.Random, largest_bytes: int) -> None:
+def borders(
+    subject: Subject,
+    literals: Sequence[str],
+    rng: random.Random,
+    largest_bytes: int,
+    smallest_bytes: int = buckets.SMALLEST_BYTES,
+) -> None:
     """Fill each bucket to its border, and to one byte, document or span more, which the next bucket takes."""
     host = subject.device.host
     filler = Filler(host, literals)
-    found = buckets.buckets(buckets.Limits().arena_bytes, host.shape)
+    found = buckets.buckets(buckets.Limits().arena_bytes, host.shape, smallest_bytes)
     for bucket, above in pairwise(found):
         if bucket.bytes > largest_bytes:
             break

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.families import Family
 
 from . import build
+from .comparison import Subject, normalizes
 from .device import Device, Kernels
 
 
@@ -24,3 +27,9 @@ def kernels() -> Kernels:
 def device(family: Family, kernels: Kernels) -> Device:
     """Each native family's tables on the emulated device."""
     return Device(family.engine, kernels)
+
+
+@pytest.fixture
+def subject(family: Family, device: Device) -> Subject:
+    """Each native family on the emulated device, with counts of its own."""
+    return Subject(family.engine, device, family.reference, not family.is_tiktoken and normalizes(Path(family.source)))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-import numpy as np
 import pytest
 from support import hostile, shared_data
+from support.cases import REFERENCE_CHARS
 from support.families import Family
 from tokseam.kernels.cuda import plan
 
-from . import documents
+from . import cases, documents
+from .comparison import Subject
 from .device import Device, Encoded
 
-#: Documents of this size at most are also compared with the reference, which needs longer.
-REFERENCE_CHARS = 300
+#: The smallest bucket here; a launch of the real one has four times as many threads to run.
+SMALL_BUCKET_BYTES = 16 * 1024
+
+#: Drawn documents of this size at most are also compared with the reference, which needs longer.
+DRAWN_CHARS = 300
 
 
 def check(family: Family, device: Device, texts: list[str], seed: int, split_special: bool = False) -> Encoded:
@@ -33,7 +36,7 @@ def check(family: Family, device: Device, texts: list[str], seed: int, split_spe
         assert shared_data.difference(ids, wanted) == "", where
         if not split_special:
             assert found.pieces_of(number) == family.engine.pieces(text).tolist(), where
-        if len(text) <= REFERENCE_CHARS:
+        if len(text) <= DRAWN_CHARS:
             assert shared_data.difference(ids, family.reference.ids(text, False, split_special)) == "", where
     assert int(found.document_ids[-1]) == len(found.ids)
     assert int(found.document_pieces[-1]) == found.totals["stretches"]
@@ -50,17 +53,7 @@ def test_generated_documents(family: Family, device: Device, rng: random.Random,
 
 def test_every_border(family: Family, device: Device) -> None:
     """Pieces and stretches of every size around a border, of characters of each width, alone and side by side."""
-    texts = []
-    for size in documents.BORDERS:
-        for char in ("a", "é", "中", "\U00010400", " ", "=", "1"):
-            width = len(char.encode())
-            texts += [char * count for count in {max(1, (size + more) // width) for more in (-1, 0, 1)}]
-    texts += [
-        "".join(random.Random(size).choices("abcdefgh", k=size))
-        for border in documents.BORDERS
-        for size in (border - 1, border, border + 1)
-    ]
-    random.Random(5).shuffle(texts)
+    texts = documents.at_every_border()
     found = check(family, device, texts, 11)
     assert all(found.totals[name] > 0 for name in ("middle", "large", "giant", "windows"))
     if not found.by_characters:
@@ -79,10 +72,7 @@ def test_texts_without_an_end(family: Family, device: Device) -> None:
 
 def test_seams_that_have_to_be_settled(family: Family, device: Device) -> None:
     """Periods that fit no window: what can't be joined side by side is settled in order."""
-    texts = [
-        unit * (6_000 // len(unit.encode())) for unit in ("abcde", "-=-+-", "no way ", "x" * 11 + "y", "01", "的中文")
-    ]
-    texts += [lead + "a" * 5_000 for lead in ("b", "bc", " b")]
+    texts = documents.with_unsettled_seams()
     found = check(family, device, texts, 2)
     assert found.totals["giant"] > 0
 
@@ -183,27 +173,19 @@ def test_sums_over_many_blocks(family: Family, device: Device) -> None:
 
 
 @pytest.mark.skipif(not shared_data.text_cases(), reason="../shared/data/cases is not on this machine")
-def test_cases(family: Family, device: Device) -> None:
-    """The texts of the case table that were recorded for this family, all in batches."""
-    module = shared_data.cases_module()
-    assert module is not None
-    recorded = shared_data.expected()
-    texts: list[tuple[str, Any]] = []
-    for case in shared_data.text_cases():
-        if case["input"].get("patch"):
-            continue
-        for index, probe in enumerate(module.probes(case, family.name)):
-            if probe["t"] == "text" and not probe.get("add_special_tokens") and not probe.get("split_special_tokens"):
-                texts.append((probe["s"], recorded[case["id"]][family.name][index]["ids"][0]))
-    texts = [(text, ids) for text, ids in texts if len(text) < 20_000 and _is_unicode(text)]
-    if not texts:
-        pytest.skip("no plain text of this family's in the table")
-    found = device.encode([text for text, _ in texts], seed=8)
-    for number, (text, ids) in enumerate(texts):
-        if not found.flags[number]:
-            assert shared_data.difference(found.ids_of(number), ids) == "", text[:300]
-    assert np.count_nonzero(found.flags == 0) > len(texts) // 3
+def test_cases(family: Family, subject: Subject, rng: random.Random) -> None:
+    """Every state of the case table's probes, in both modes: ids as recorded and by the reference, and pieces."""
+    asked = cases.table(family.name, REFERENCE_CHARS)
+    cases.run(subject, asked, rng)
+    assert subject.differences == []
+    counts = subject.counts
+    assert counts["documents"] == len(asked)
+    assert counts["ids_by_engine"] == counts["ids_by_reference"] == counts["pieces_by_reference"] > len(asked) // 2
+    assert counts["ids_as_recorded"] >= sum(one.recorded is not None for one in asked) // 2
 
 
-def _is_unicode(text: str) -> bool:
-    return not any(0xD800 <= ord(char) < 0xE000 for char in text)
+def test_borders_of_buckets(family: Family, subject: Subject, rng: random.Random) -> None:
+    """A bucket full of bytes, of documents and of spans; and one more, which it refuses and the next one takes."""
+    cases.borders(subject, family.literals, rng, SMALL_BUCKET_BYTES, SMALL_BUCKET_BYTES)
+    assert subject.differences == []
+    assert subject.counts["refused"] >= 2

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -242,7 +243,37 @@ def findings_aside(library: Path) -> str:
     return found if status == 0 else f"the process ended by signal {status & 0x7F}"
 
 
+class Ahead:
+    """The kernels of the faults to come, one compiled while the one before it is tried."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._started: dict[str, build.Compiling] = {}
+
+    def library(self, name: str) -> Path:
+        at = self._names.index(name)
+        for one in self._names[at : at + 2]:
+            if one not in self._started:
+                fault = FAULTS[one]
+                self._started[one] = build.faulty_kernels(
+                    one.replace(" ", "-").replace("'", ""), partial(change, fault=fault)
+                )
+        return self._started[name].finish()
+
+    def stop(self) -> None:
+        for one in self._started.values():
+            one.stop()
+
+
+@pytest.fixture(scope="module")
+def ahead(request: pytest.FixtureRequest) -> Iterator[Ahead]:
+    """Knows which faults are to be tried."""
+    named = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    found = Ahead([spec.params["name"] for spec in named if spec is not None])
+    yield found
+    found.stop()
+
+
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_is_caught(name: str) -> None:
-    library = build.faulty_kernels(name.replace(" ", "-").replace("'", ""), lambda folder: change(folder, FAULTS[name]))
-    assert findings_aside(library) != "", "nobody noticed"
+def test_fault_is_caught(name: str, ahead: Ahead) -> None:
+    assert findings_aside(ahead.library(name)) != "", "nobody noticed"
