@@ -38,11 +38,12 @@ struct Index {
   unsigned x = 0;
 };
 
-enum class Wait : std::uint8_t { none, block, warp, done };
+enum class Wait : std::uint8_t { begin, none, block, warp, done };
 
 struct Thread {
   unsigned number = 0;
-  Wait wait = Wait::none;
+  unsigned fiber = 0;  // that it runs in, once it has begun
+  Wait wait = Wait::begin;
   unsigned mask = 0;           // of the warp operation it waits in
   std::uint64_t value = 0;     // what it brings to it
   const char* operation = "";
@@ -52,6 +53,7 @@ struct Thread {
 struct Warp {
   std::array<std::uint64_t, kWarp> values{};  // what each lane brought to the last operation
   unsigned syncs = 0;                         // __syncwarp so far
+  unsigned folded = 0, answer = 0;            // the lanes whose values were folded to an answer since, if any
 };
 
 class SharedBase;
@@ -248,6 +250,19 @@ inline const std::array<std::uint64_t, kWarp>& exchange(const char* operation, u
   return warp().values;
 }
 
+// What the lanes of the mask brought to the last operation comes to: found by the first of them that asks.
+template <class Fold>
+unsigned folded(unsigned mask, unsigned answer, const Fold& fold) {
+  Warp& own = warp();
+  if (own.folded != mask) {
+    for (unsigned k = 0; k < kWarp; ++k)
+      if ((mask >> k & 1) != 0) answer = fold(answer, k, own.values[k]);
+    own.folded = mask;
+    own.answer = answer;
+  }
+  return own.answer;
+}
+
 template <class T>
 std::uint64_t as_bits(T value) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
@@ -269,6 +284,63 @@ inline void fail_outside(const Thread& thread, const std::string& why) {
                   std::to_string(block.index.x) + ", thread " + std::to_string(thread.number) + ")";
 }
 
+inline bool same_operation(const Thread& one, const Thread& other) {
+  return one.place.line() == other.place.line() &&
+         (one.operation == other.operation || std::strcmp(one.operation, other.operation) == 0);
+}
+
+// The threads of a block that runs, and the fibers that they run in. A fiber begins one thread after the other, and stays
+// with the first that has to wait: most threads of most kernels never do, and need no fiber of their own.
+template <class Kernel>
+class Run {
+ public:
+  Run(const Kernel& kernel, bool backwards) : kernel_(kernel), backwards_(backwards) {
+    const unsigned threads = block.size.x;
+    for (unsigned i = threads; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  unsigned done() const { return done_; }
+
+  // Begins the threads of a warp that have not begun, and goes on with those that may.
+  void go_on(unsigned first, unsigned end) {
+    first_ = first, end_ = end;
+    for (step_ = 0; step_ < end - first; ++step_) {
+      current = &at(step_);
+      if (current->wait == Wait::begin) {
+        fiber_ = free_.back();
+        free_.pop_back();
+        fiber::prepare(fiber_, [](void* self) { static_cast<Run*>(self)->begin_threads(); }, this);
+        if (fiber::resume(fiber_)) free_.push_back(fiber_);
+      } else if (current->wait == Wait::none) {
+        const unsigned own = current->fiber;
+        if (fiber::resume(own)) free_.push_back(own);
+      }
+      if (!block.failure.empty()) return;
+    }
+  }
+
+ private:
+  Thread& at(unsigned step) const { return block.threads[backwards_ ? end_ - 1 - step : first_ + step]; }
+
+  // In a fiber: the thread at hand to its end, then those behind it that have not begun.
+  void begin_threads() {
+    for (;;) {
+      current->fiber = fiber_;
+      current->wait = Wait::none;
+      kernel_();
+      current->wait = Wait::done;
+      ++done_;
+      if (step_ + 1 >= end_ - first_ || at(step_ + 1).wait != Wait::begin) return;
+      current = &at(++step_);
+    }
+  }
+
+  const Kernel& kernel_;
+  bool backwards_;
+  std::vector<unsigned> free_;
+  unsigned first_ = 0, end_ = 0, step_ = 0, fiber_ = 0, done_ = 0;
+};
+
 template <class Kernel>
 void run_block(const Kernel& kernel, bool backwards) {
   const unsigned threads = block.size.x, warps = (threads + kWarp - 1) / kWarp;
@@ -276,24 +348,15 @@ void run_block(const Kernel& kernel, bool backwards) {
   block.warps.assign(warps, Warp{});
   block.shared.clear();
   block.barriers = 0;
-  for (unsigned i = 0; i < threads; ++i) {
-    block.threads[i].number = i;
-    fiber::prepare(i, [](void* context) { (*static_cast<const Kernel*>(context))(); }, const_cast<Kernel*>(&kernel));
-  }
-  unsigned done = 0;
-  while (done < threads) {
+  for (unsigned i = 0; i < threads; ++i) block.threads[i].number = i;
+  Run run(kernel, backwards);
+  while (run.done() < threads) {
     for (unsigned turn = 0; turn < warps; ++turn) {
       const unsigned w = backwards ? warps - 1 - turn : turn;
       const unsigned first = w * kWarp, end = std::min(threads, first + kWarp);
       for (bool stirred = true; stirred;) {
-        for (unsigned step = first; step < end; ++step) {
-          const unsigned i = backwards ? end - 1 - (step - first) : step;
-          Thread& thread = block.threads[i];
-          if (thread.wait != Wait::none) continue;
-          current = &thread;
-          if (fiber::resume(i)) thread.wait = Wait::done, ++done;
-          if (!block.failure.empty()) return;
-        }
+        run.go_on(first, end);
+        if (!block.failure.empty()) return;
         // All of the warp wait, or are done: let those go on that are complete.
         stirred = false;
         for (unsigned i = first; i < end; ++i) {
@@ -311,18 +374,19 @@ void run_block(const Kernel& kernel, bool backwards) {
           for (unsigned k = first; k < end; ++k) {
             Thread& other = block.threads[k];
             if ((wanted >> (k - first) & 1) == 0) continue;
-            if (other.place.line() != thread.place.line() || std::strcmp(other.operation, thread.operation) != 0)
+            if (!same_operation(other, thread))
               return fail_outside(thread, "others are at " + std::string(other.operation) + ", " + at(other.place));
             block.warps[w].values[k - first] = other.value;
           }
           for (unsigned k = first; k < end; ++k)
             if ((wanted >> (k - first) & 1) != 0) block.threads[k].wait = Wait::none;
+          block.warps[w].folded = 0;
           if (std::strcmp(thread.operation, "__syncwarp") == 0) ++block.warps[w].syncs;
           stirred = true;
         }
       }
     }
-    if (done == threads) break;
+    if (run.done() == threads) break;
     const Thread& waiting = *std::find_if(block.threads.begin(), block.threads.end(),
                                           [](const Thread& thread) { return thread.wait == Wait::block; });
     current = const_cast<Thread*>(&waiting);
@@ -383,11 +447,10 @@ inline void __syncwarp(unsigned mask = 0xFFFFFFFF, const emulator::Place& place 
   emulator::exchange("__syncwarp", mask, 0, place);
 }
 inline unsigned __ballot_sync(unsigned mask, bool vote, const emulator::Place& place = emulator::Place::current()) {
-  const auto& votes = emulator::exchange("__ballot_sync", mask, vote, place);
-  unsigned bits = 0;
-  for (unsigned k = 0; k < emulator::kWarp; ++k)
-    if ((mask >> k & 1) != 0 && votes[k] != 0) bits |= 1U << k;
-  return bits;
+  emulator::exchange("__ballot_sync", mask, vote, place);
+  return emulator::folded(mask, 0, [](unsigned bits, unsigned lane, std::uint64_t value) {
+    return value != 0 ? bits | 1U << lane : bits;
+  });
 }
 inline bool __any_sync(unsigned mask, bool vote, const emulator::Place& place = emulator::Place::current()) {
   return __ballot_sync(mask, vote, place) != 0;
@@ -411,11 +474,10 @@ T __shfl_xor_sync(unsigned mask, T value, unsigned with, const emulator::Place& 
 }
 inline unsigned __reduce_min_sync(unsigned mask, unsigned value,
                                   const emulator::Place& place = emulator::Place::current()) {
-  const auto& values = emulator::exchange("__reduce_min_sync", mask, value, place);
-  unsigned least = value;
-  for (unsigned k = 0; k < emulator::kWarp; ++k)
-    if ((mask >> k & 1) != 0) least = std::min(least, static_cast<unsigned>(values[k]));
-  return least;
+  emulator::exchange("__reduce_min_sync", mask, value, place);
+  return emulator::folded(mask, ~0U, [](unsigned least, unsigned, std::uint64_t one) {
+    return std::min(least, static_cast<unsigned>(one));
+  });
 }
 
 template <class T>

@@ -39,7 +39,8 @@ struct State {
 inline State state;
 
 #if defined(__x86_64__)
-// Saves the callee's registers on the stack in use, keeps its pointer in *save, and goes on with the other.
+// Saves the callee's registers on the stack in use, keeps its pointer in *save, and goes on with the other. It jumps,
+// since a processor would predict a `ret` to go back to where it was called from.
 extern "C" void tokseam_emulator_switch(void** save, void* load);
 asm(R"(
 .text
@@ -60,7 +61,8 @@ tokseam_emulator_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmp *%rcx
 .size tokseam_emulator_switch, .-tokseam_emulator_switch
 )");
 #endif
