@@ -43,7 +43,7 @@ class Compiling:
 
     def finish(self) -> Path:
         """Wait for the compiler and return the library. Raises RuntimeError with what it says."""
-        if self.process is not None:
+        if self.process is not None and not self.target.exists():
             _, said = self.process.communicate()
             if self.process.returncode != 0:
                 raise RuntimeError(f"{self.source.name} does not compile:\n{said[-4000:]}")

@@ -61,7 +61,7 @@ class Subject:
         self.device = device
         self.counts: Counter[str] = Counter()
         self.differences: list[str] = []
-        self._engine, self._reference, self._normalizes = tokenizer, reference, normalizes
+        self.engine, self.reference, self.normalizes = tokenizer, reference, normalizes
         self._kept_ids = lru_cache(KEPT)(self._ids)
         self._kept_pieces_error = lru_cache(KEPT)(self._pieces_error)
 
@@ -97,7 +97,7 @@ class Subject:
         flags = int(found.flags[number])
         if bool(flags & plan.BAD_TEXT) == is_unicode(one.text):
             return f"flags {flags}"
-        if flags & plan.SUSPECT and not self._normalizes:
+        if flags & plan.SUSPECT and not self.normalizes:
             return "suspect, where nothing normalizes"
         if flags:
             self.counts.update(name for flag, name in FLAGS.items() if flags & flag)
@@ -107,7 +107,7 @@ class Subject:
     def _ids_error(self, one: Asked, own: list[int]) -> str:
         ids = own
         if one.add_special_tokens:
-            ids = self._engine.surrounded(np.array(own, dtype=np.uint32)).tolist()
+            ids = self.engine.surrounded(np.array(own, dtype=np.uint32)).tolist()
         wanted: dict[str, Any] = {}
         if one.recorded is not None:
             wanted["as_recorded"] = one.recorded
@@ -122,14 +122,14 @@ class Subject:
         return ""
 
     def _ids(self, text: str, add: bool, split: bool) -> dict[str, list[int]]:
-        found = self._engine.encode(text, add_special_tokens=add, split_special_tokens=split).tolist()
-        by_reference = {"by_reference": self._reference.ids(text, add, split)} if len(text) <= REFERENCE_CHARS else {}
+        found = self.engine.encode(text, add_special_tokens=add, split_special_tokens=split).tolist()
+        by_reference = {"by_reference": self.reference.ids(text, add, split)} if len(text) <= REFERENCE_CHARS else {}
         return {"by_engine": found} | by_reference
 
     def _pieces_differ(self, one: Asked, pieces: list[int]) -> str:
         if not one.split_special_tokens:  # the engine tells no pieces of that mode
             self.counts["pieces_by_engine"] += 1
-            wanted = self._engine.pieces(one.text).tolist()
+            wanted = self.engine.pieces(one.text).tolist()
             if pieces != wanted:
                 return f"pieces by engine: {shared_data.difference(pieces, wanted)}"
         if len(one.text) > REFERENCE_CHARS:
@@ -140,7 +140,7 @@ class Subject:
         return wrong and f"pieces by reference: {wrong}"
 
     def _pieces_error(self, text: str, claimed: tuple[int, ...], split: bool) -> str:
-        return self._reference.pieces_error(text, list(claimed), split)
+        return self.reference.pieces_error(text, list(claimed), split)
 
 
 def normalizes(path: Path) -> bool:
