@@ -1,6 +1,7 @@
 """The whole case table, hostile shapes and the borders of buckets under the emulator, for every tokenizer of a folder.
 
-    PYTHONPATH=tests python -m emulator.cases [--folder DIR] [--only NAME ...] [--largest BYTES] [--json FILE]
+    PYTHONPATH=tests python -m emulator.cases [--folder DIR] [--only NAME ...] [--largest BYTES]
+        [--json FILE [--append]]
 
 The folder holds tokenizer.json files, packed with xz or not; those that are not native are passed over. Documents go in
 batches of mixed sizes, literals of special tokens cut out or not. Ids are compared with what ../shared/data/cases has
@@ -138,31 +139,35 @@ class Filler:
     def __init__(self, host: Host, literals: Sequence[str]) -> None:
         self._host, self._literals = host, literals
         self._alphabet = hostile.atoms(list(literals))
-        # No character of it does any normalizer change, as far as they are proved.
-        self._plain = "\n".join(transcripts.source_texts()).encode("ascii", "ignore").decode().lower()
+        # No character of it does any normalizer change, as far as they are proved; and runs of spaces are literals of
+        # some tokenizers, which would fill a bucket by their number.
+        plain = "\n".join(transcripts.source_texts()).encode("ascii", "ignore").decode().lower()
+        self._plain = " ".join(plain.split())
 
-    def staged_bytes(self, text: str) -> int:
-        return len(self._host.stage([text.encode()]).text)
+    def staged(self, text: str) -> tuple[int, int]:
+        """Return how many bytes and spans a document comes to."""
+        found = self._host.stage([text.encode()])
+        return len(found.text), len(found.ids)
 
     def text(self, nbytes: int, rng: random.Random) -> str:
         """Return one document of that size, a hundred bytes or more: code, and letters to fill it up."""
         at = rng.randrange(len(self._plain) - nbytes)
         text = self._plain[at : at + nbytes]
-        while (over := self.staged_bytes(text) + 8 - nbytes) > 0:
+        while (over := self.staged(text)[0] + 8 - nbytes) > 0:
             text = text[: len(text) - max(1, over // 3)]
         text += "\n"
-        return text + "x" * (nbytes - self.staged_bytes(text))
+        return text + "x" * (nbytes - self.staged(text)[0])
 
-    def texts(self, nbytes: int, rng: random.Random) -> list[str]:
-        """Return documents of mixed sizes that together are of that size."""
+    def texts(self, bucket: plan.Capacity, rng: random.Random) -> list[str]:
+        """Return documents of mixed sizes that together fill a bucket's bytes, and at most half of its spans."""
         texts: list[str] = []
-        left = nbytes
+        left, spans_left = bucket.bytes, bucket.spans // 2
         while left > 8_192:
             text = documents.text(rng, self._alphabet, self._literals)
-            size = self.staged_bytes(text)
-            if left - size >= 100:
+            size, spans = self.staged(text)
+            if left - size >= 100 and spans < spans_left:
                 texts.append(text)
-                left -= size
+                left, spans_left = left - size, spans_left - spans
         return [*texts, self.text(left, rng)]
 
     def grown(self, texts: Sequence[str], more: int) -> list[str]:
@@ -186,7 +191,7 @@ def borders(
         if bucket.bytes > largest_bytes:
             break
         _at_border(subject, [filler.text(bucket.bytes, rng)], bucket, above, fits=True, seed=1)
-        texts = filler.texts(bucket.bytes, rng)
+        texts = filler.texts(bucket, rng)
         for more in (-1, 0, 1):
             _at_border(subject, filler.grown(texts, more), bucket, above, fits=more <= 0, seed=more + 2)
         if bucket.spans <= MOST_DOCUMENTS:
@@ -212,7 +217,10 @@ def _at_border(
     asked = [Asked(f"bucket of {bucket.bytes}, text {number}", text) for number, text in enumerate(texts)]
     staged = subject.device.host.stage([one.utf8 for one in asked])
     chosen = buckets.choose([bucket, above], len(staged.text), len(staged.ids), len(texts))
-    assert chosen == (bucket if fits else above), (len(staged.text), len(staged.ids), len(texts), chosen)
+    if chosen != (bucket if fits else above):
+        made = (len(staged.text), len(staged.ids), len(texts))
+        subject.differences.append(f"made for the border of {bucket}, but of {made} bytes, spans and documents")
+        return
     if not fits:
         subject.refuses(asked, bucket, seed)
     subject.check(asked, chosen, seed)
@@ -223,6 +231,7 @@ class Record:
     """What one tokenizer's run came to: what was counted in each part of it, what differs."""
 
     tokenizer: str
+    commit: str
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Patched tokenizers that are not native, which no kernel sees.
     patched_by_reference: int = 0
@@ -246,13 +255,13 @@ def subject_of(path: Path, kernels: Kernels) -> Subject | None:
     return Subject(tokenizer, Device(tokenizer, kernels, Host(tokenizer)), fresh_reference(path), normalizes(path))
 
 
-def record_of(path: Path, name: str, folder: Path, largest_bytes: int, kernels: Kernels) -> Record | None:
-    """Run one tokenizer; None where it is not native."""
+def run_tokenizer(record: Record, path: Path, folder: Path, largest_bytes: int, kernels: Kernels) -> bool:
+    """Run one tokenizer; False where it is not native."""
     began = time.monotonic()
     subject = subject_of(path, kernels)
     if subject is None:
-        return None
-    record, literals, rng = Record(name), literals_of(path), random.Random(name)
+        return False
+    name, literals, rng = record.tokenizer, literals_of(path), random.Random(record.tokenizer)
     _part(record, "table", subject, lambda: run(subject, table(name), rng))
     _part(record, "shapes", subject, lambda: run(subject, shapes(literals), rng))
     _part(record, "buckets", subject, lambda: borders(subject, literals, rng, largest_bytes))
@@ -263,7 +272,7 @@ def record_of(path: Path, name: str, folder: Path, largest_bytes: int, kernels: 
         else:
             _part(record, "patched", other, partial(run, other, asked, rng))
     record.seconds = round(time.monotonic() - began, 1)
-    return record
+    return True
 
 
 def _part(record: Record, part: str, subject: Subject, go: Callable[[], None]) -> None:
@@ -275,15 +284,16 @@ def _part(record: Record, part: str, subject: Subject, go: Callable[[], None]) -
     record.add(part, subject)
 
 
-def summary(records: Sequence[Record], **about: Any) -> dict[str, Any]:
+def summary(records: Sequence[Record], largest_bytes: int, not_native: Sequence[str]) -> dict[str, Any]:
     """Return the record of a run: sums over its tokenizers, and each one's own."""
     parts: dict[str, Counter[str]] = {}
     for record in records:
         for part, counted in record.parts.items():
             parts.setdefault(part, Counter()).update(counted)
     return {
-        **about,
+        "largest_bucket_bytes": largest_bytes,
         "tokenizers": len(records),
+        "not_native": not_native,
         "parts": parts,
         "patched_by_reference": sum(record.patched_by_reference for record in records),
         "differences": sum(len(record.differences) for record in records),
@@ -297,34 +307,34 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")
     parser.add_argument("--largest", type=int, default=LARGEST_BYTES, help="bytes of the largest bucket to fill")
     parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--append", action="store_true", help="go on with the record of --json: keep what it has")
     options = parser.parse_args()
     if not shared_data.text_cases():
         parser.error("../shared/data/cases is not on this machine")
+    before = json.loads(options.json.read_text()) if options.append else {"runs": [], "not_native": []}
+    records = [Record(**run) for run in before["runs"]]
+    not_native: list[str] = before["not_native"]
+    done = {*not_native, *(record.tokenizer for record in records)}
     paths = sorted([*options.folder.glob("*.json"), *options.folder.glob("*.json.xz")])
-    if options.only is not None:
-        paths = [path for path in paths if path.name.split(".json")[0] in options.only]
     commit = subprocess.run(["git", "-C", build.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     kernels = Kernels()
-    records: list[Record] = []
-    not_native: list[str] = []
-    found: dict[str, Any] = {}
     for path in paths:
         name = path.name.split(".json")[0]
-        with tempfile.TemporaryDirectory() as folder:
-            record = record_of(unpacked(path, Path(folder)), name, Path(folder), options.largest, kernels)
-        if record is None:
-            not_native.append(name)
+        if name in done or (options.only is not None and name not in options.only):
             continue
-        records.append(record)
-        documents_run = sum(part["documents"] for part in record.parts.values())
-        line = f"{name}: {documents_run} documents, {len(record.differences)} differences, {record.seconds} s"
-        print("\n  ".join([line, *record.differences[:TOLD]]), flush=True)
-        found = summary(
-            records, commit=commit.stdout.strip(), largest_bucket_bytes=options.largest, not_native=not_native
-        )
+        record = Record(name, commit.stdout.strip())
+        with tempfile.TemporaryDirectory() as folder:
+            native = run_tokenizer(record, unpacked(path, Path(folder)), Path(folder), options.largest, kernels)
+        if native:
+            records.append(record)
+            documents_run = sum(part["documents"] for part in record.parts.values())
+            line = f"{name}: {documents_run} documents, {len(record.differences)} differences, {record.seconds} s"
+            print("\n  ".join([line, *record.differences[:TOLD]]), flush=True)
+        else:
+            not_native.append(name)
         if options.json is not None:
-            options.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found | {"runs": len(records)}))
+            options.json.write_text(json.dumps(summary(records, options.largest, not_native), indent=1) + "\n")
+    print(json.dumps(summary(records, options.largest, not_native) | {"runs": len(records)}))
     return int(not records or any(record.differences for record in records))
 
 
