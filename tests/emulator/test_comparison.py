@@ -128,3 +128,6 @@ def test_the_program(path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool) 
     assert record["parts"]["shapes"]["documents"] == 1
     assert record["differences"] == (3 if broken else 0)
     assert len(record["runs"][0]["differences"]) == record["differences"]
+    monkeypatch.setattr(sys, "argv", [*command, "--append"])
+    assert cases.main() == int(broken)
+    assert json.loads(target.read_text()) == record, "nothing is left to do"
