@@ -311,7 +311,9 @@ def main() -> int:
     options = parser.parse_args()
     if not shared_data.text_cases():
         parser.error("../shared/data/cases is not on this machine")
-    before = json.loads(options.json.read_text()) if options.append else {"runs": [], "not_native": []}
+    before: dict[str, Any] = {"runs": [], "not_native": []}
+    if options.append and options.json is not None and options.json.exists():
+        before = json.loads(options.json.read_text())
     records = [Record(**run) for run in before["runs"]]
     not_native: list[str] = before["not_native"]
     done = {*not_native, *(record.tokenizer for record in records)}
