@@ -204,10 +204,12 @@ def _full_of_spans(
     host: Host, literals: Sequence[str], rng: random.Random, bucket: plan.Capacity
 ) -> Iterator[list[str]]:
     """Yield as many documents as a bucket takes, and half as many, with a literal in each that makes another span."""
-    yield rng.choices(["x", "(", "1", "é", " ", "ab", "can't"], k=bucket.documents)
-    doubled = [literal + "x" for literal in literals if len(host.stage([(literal + "x").encode()]).ids) == 2]
-    if doubled:
-        yield [*rng.choices(doubled, k=bucket.spans // 2), *["x"] * (bucket.spans % 2)]
+    small = [*("x", "(", "1", "é", " ", "ab", "can't"), *(literal + "x" for literal in literals)]
+    spans = {text: len(host.stage([text.encode()]).ids) for text in small}
+    single, double = ([text for text in small if spans[text] == count] for count in (1, 2))
+    yield rng.choices(single, k=bucket.documents)
+    if double:
+        yield [*rng.choices(double, k=bucket.spans // 2), *rng.choices(single, k=bucket.spans % 2)]
 
 
 def _at_border(
