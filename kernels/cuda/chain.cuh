@@ -24,25 +24,30 @@ constexpr u32 kWordsPerBlock = 1024;
 #define TOKSEAM_BUFFERS(X)                                                                                         \
   /* in: the batch */                                                                                              \
   X(const u32, given)          /* bytes, spans, documents */                                                       \
-  X(const u8, text)            /* the spans' bytes, and four zero bytes */                                         \
-  X(const u32, span_begin)     /* where each begins, and where the last one ends */                                \
+  X(u8, text)                  /* the spans' bytes, and four zero bytes */                                         \
+  X(u32, span_begin)           /* where each begins, and where the last one ends */                                \
   X(const u32, span_id)        /* of a literal: one byte stands for it. Else kNone32 */                            \
   X(const u32, document_span)  /* each document's first span, and how many there are */                            \
+  X(const u8, raw_text)        /* where the chain normalizes: what comes in, in place of text and span_begin */    \
+  X(const u32, raw_begin)                                                                                          \
   /* out */                                                                                                        \
   X(u32, totals)               /* see Total */                                                                     \
   X(u32, ids)                                                                                                      \
   X(u32, starts)               /* where each piece begins, and where the last one ends */                          \
   X(u32, piece_ids)            /* how many ids stand before each piece, and all of them */                         \
+  X(u32, piece_places)         /* where the chain normalizes: where each piece comes from, see normalize.cuh */    \
   X(u32, document_ids)         /* the same for documents */                                                        \
   X(u32, document_pieces)                                                                                          \
   X(u32, document_flags)       /* see Flag */                                                                      \
   /* between kernels; bitmaps have a bit a byte of the text */                                                     \
+  X(u32, cluster_bits)         /* a cluster of the raw text begins */                                              \
+  X(u32, places)               /* a byte of the text: where it comes from */                                       \
   X(u8, classes)                                                                                                   \
   X(u32, start_bits)           /* a stretch begins: in the end, a piece */                                         \
   X(u32, closed_bits)          /* at a stretch's begin: it is a literal, or dropped */                             \
   X(u32, token_bits)           /* a token begins */                                                                \
   X(u32, symbols)              /* its id, where it begins */                                                       \
-  X(u32, ranks)                /* of a bitmap: bits set before each word */                                        \
+  X(u32, ranks)                /* of a bitmap: bits set before each word; of clusters: bytes of their normal forms */ \
   X(u32, block_sums)           /* the same for blocks of words */                                                  \
   X(u32, long_begin)           /* stretches for tiles */                                                           \
   X(u32, long_end)                                                                                                 \
@@ -67,6 +72,9 @@ constexpr u32 kWordsPerBlock = 1024;
   X(u32, giant_window)         /* the first window of each */                                                      \
   X(u32, giant_unsettled)                                                                                          \
   X(u32, window_giant)         /* whose window */
+
+// Whether a launch of a kernel is of a chain that normalizes: its `which`.
+constexpr u32 kNormalizing = 1;
 
 struct Buffers {
 #define TOKSEAM_BUFFER(type, name) Buffer<type> name;
@@ -102,6 +110,9 @@ enum Total : u32 {
   kGiant,
   kWindows,
   kRefused,  // 1: the batch does not fit the buffers, and nothing was done
+  // Where the chain normalizes: bytes of the raw text, and of its normal form, also of one that does not fit.
+  kRaw,
+  kNormalized,
   kTotals,
 };
 
@@ -110,6 +121,7 @@ enum Flag : u32 {
   kBadText = 1,    // it is no valid UTF-8
   kSuspect = 2,    // normalization may change it
   kUnsettled = 4,  // a piece without an end whose windows could not be joined in bounded time
+  kLongCluster = 8,  // more code points belong together than a thread has room for
 };
 
 // ---- bitmaps ----
@@ -150,20 +162,22 @@ __device__ inline u32 last_set(const Buffer<u32>& bits, u32 begin, u32 end) {
 
 // ---- documents ----
 
-// The document that holds the byte at `place`, which some document does.
-__device__ inline u32 document_of(const Chain& chain, u32 place) {
+// The document that holds the byte at `place`, which some document does. `begins`: of spans, in the same text.
+template <class Begins>
+__device__ inline u32 document_of(const Chain& chain, const Begins& begins, u32 place) {
   const Buffers& b = chain.buffers;
   u32 low = 0, high = b.totals[kDocuments];  // the last document that begins at `place` or before it is in [low, high)
   while (high - low > 1) {
     const u32 middle = low + (high - low) / 2;
-    if (b.span_begin[b.document_span[middle]] <= place) low = middle;
+    if (begins[b.document_span[middle]] <= place) low = middle;
     else high = middle;
   }
   return low;
 }
 
-__device__ inline void flag(const Chain& chain, u32 place, Flag what) {
-  const u32 document = document_of(chain, place);
+template <class Begins>
+__device__ inline void flag(const Chain& chain, const Begins& begins, u32 place, Flag what) {
+  const u32 document = document_of(chain, begins, place);
   if ((chain.buffers.document_flags[document] & what) == 0)
     atomicOr(at(chain.buffers.document_flags, document), static_cast<u32>(what));
 }

@@ -1,6 +1,6 @@
 """What a launch costs at least: bytes that each kernel moves, operations, launches, copies; and the floor on a card.
 
-    python -m tokseam.kernels.cuda.cost [--bytes N] [--states N] [--stages N]
+    python -m tokseam.kernels.cuda.cost [--bytes N] [--states N] [--stages N] [--normalizing]
 
 So that a measured time can be read as a multiple of the floor. A model, and simple on purpose: each access of a kernel
 is named with the unit that it happens once for, its size comes from plan.py's buffers, and how many units a text has is
@@ -149,6 +149,19 @@ COSTS: Final[dict[str, Cost]] = {
         (*_each("words", "start_bits", "closed_bits", "token_bits"), *_each("documents", "document_flags")),
         (("words", 8),),
     ),
+    "raw_borders": Cost(
+        (*_each("spans", "raw_begin"), *_each("spans", "cluster_bits", times=_UPDATE)),
+        (("spans", 15),),
+    ),
+    "mark_clusters": Cost(
+        (*_each("bytes", "raw_text"), *_each("words", "cluster_bits", times=_UPDATE)), (("bytes", 45),)
+    ),
+    # Of text in which few clusters are normalized, as all are by this model.
+    "measure_clusters": Cost((*_each("bytes", "raw_text"), *_each("words", "cluster_bits", "ranks")), (("bytes", 40),)),
+    "write_clusters": Cost(
+        (*_each("bytes", "raw_text", "text", "places"), *_each("words", "cluster_bits", "ranks")), (("bytes", 55),)
+    ),
+    "place_spans": Cost((*_each("spans", "raw_begin", "span_begin"), *_alone("spans", "places")), (("spans", 60),)),
     "borders": Cost(
         (*_each("spans", "span_begin", "span_id"), *_each("spans", "start_bits", "closed_bits", times=_UPDATE)),
         (("spans", 20),),
@@ -270,6 +283,10 @@ COSTS: Final[dict[str, Cost]] = {
         (*_DOCUMENTS, *_alone("documents", "ranks", "start_bits"), *_each("documents", "document_pieces")),
         (("documents", 20),),
     ),
+    "report_places": Cost(
+        (*_each("pieces", "starts", "piece_places"), *_alone("pieces", "places")),
+        (("pieces", 8),),
+    ),
     "merge_short": Cost(_merge("short", "short_pieces"), (("short_bytes", _THREAD_MERGE),)),
     "merge_middle": Cost(_merge("middle", "middle_pieces"), (("middle_bytes", _WARP_MERGE),)),
     "merge_large": Cost(_merge("large", "large_pieces"), (("large_bytes", _WARP_MERGE),)),
@@ -321,14 +338,26 @@ _LIST_TOKENS: Final = Cost(
 )
 _COUNT_TOKENS: Final = Cost((*_each("words", "token_bits"), *_each("blocks", "block_sums")), (("words", 12),))
 
+#: Of a chain that normalizes: one more bitmap to empty, and the sums of sizes, which stand where their ranks will.
+_BEGIN_NORMALIZING: Final = Cost((*COSTS["begin"].accesses, Access("cluster_bits", "words")), (("words", 10),))
+_COUNT_NORMALIZED: Final = Cost((*_each("words", "ranks"), *_each("blocks", "block_sums")), (("words", 12),))
+_LIST_NORMALIZED: Final = Cost(
+    (*_each("words", "ranks", times=_UPDATE), *_each("blocks", "block_sums")), (("words", 30),)
+)
+
+#: What a kernel does by its `which`, where that is not what COSTS says.
+_OTHERWISE: Final = {
+    ("list", plan.TOKENS): _LIST_TOKENS,
+    ("count_words", plan.TOKENS): _COUNT_TOKENS,
+    ("begin", plan.NORMALIZING): _BEGIN_NORMALIZING,
+    ("count_words", plan.NORMALIZED): _COUNT_NORMALIZED,
+    ("list", plan.NORMALIZED): _LIST_NORMALIZED,
+}
+
 
 def cost_of(launch: plan.Launch) -> Cost:
     """Return what one launch of a chain does."""
-    if launch.which == plan.TOKENS and launch.kernel == "list":
-        return _LIST_TOKENS
-    if launch.which == plan.TOKENS and launch.kernel == "count_words":
-        return _COUNT_TOKENS
-    return COSTS[launch.kernel]
+    return _OTHERWISE.get((launch.kernel, launch.which), COSTS[launch.kernel])
 
 
 #: Bytes of the mean piece of each kind, for the operations of merges.
@@ -470,8 +499,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bytes", type=int, default=1_000_000, help="bytes of text")
     parser.add_argument("--stages", type=int, default=1, help="splitting stages over characters")
     parser.add_argument("--states", type=int, default=15, help="the most states of a stage")
+    parser.add_argument("--normalizing", action="store_true", help="the chain that makes normal forms first")
     options = parser.parse_args(arguments)
-    print(table(options.bytes, plan.Shape(options.stages, 0, options.states, by_characters=False)))
+    print(table(options.bytes, plan.Shape(options.stages, 0, options.states, False, options.normalizing)))
 
 
 if __name__ == "__main__":

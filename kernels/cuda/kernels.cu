@@ -4,6 +4,7 @@
 // (scripts/cuda_compile.py); twice as many threads a processor would not hide more latency than that costs.
 #include "compact.cuh"
 #include "merge.cuh"
+#include "normalize.cuh"
 #include "pieces.cuh"
 #include "split.cuh"
 #include "text.cuh"
@@ -17,9 +18,14 @@
   }
 
 #define TOKSEAM_KERNELS(X)                                              \
-  X(begin, tokseam::cuda::kThreads, begin(chain))                       \
+  X(begin, tokseam::cuda::kThreads, begin(chain, which))                \
+  X(raw_borders, tokseam::cuda::kThreads, raw_borders(chain))           \
+  X(mark_clusters, tokseam::cuda::kThreads, mark_clusters(chain))       \
+  X(measure_clusters, tokseam::cuda::kThreads, measure_clusters(chain)) \
+  X(write_clusters, tokseam::cuda::kThreads, write_clusters(chain))     \
+  X(place_spans, tokseam::cuda::kThreads, place_spans(chain))           \
   X(borders, tokseam::cuda::kThreads, borders(chain))                   \
-  X(classify, tokseam::cuda::kThreads, classify(chain))                 \
+  X(classify, tokseam::cuda::kThreads, classify(chain, which))          \
   X(classify_characters, tokseam::cuda::kThreads, classify_characters(chain)) \
   X(classify_bytes, tokseam::cuda::kThreads, classify_bytes(chain))     \
   X(count_words, tokseam::cuda::kThreads, count_words(chain, which))    \
@@ -39,6 +45,7 @@
   X(put_literals, tokseam::cuda::kThreads, put_literals(chain))         \
   X(look_up, tokseam::cuda::kThreads, look_up(chain))                   \
   X(report_pieces, tokseam::cuda::kThreads, report_pieces(chain))       \
+  X(report_places, tokseam::cuda::kThreads, report_places(chain))       \
   X(merge_short, tokseam::cuda::kThreads, merge_short(chain))           \
   X(merge_middle, tokseam::cuda::kThreads, merge_middle(chain))         \
   X(merge_large, tokseam::cuda::kLargeThreads, merge_large(chain))      \

@@ -4,8 +4,10 @@ A launch is: documents staged in pinned memory, copied up, one captured graph, c
 (and pieces, where a session is to be seeded) copied down and waited for. So the host waits twice, which is checked; all
 else is put on one stream. Ids come as views of one array, never as a list.
 
-A document that the device can't answer (bad UTF-8, a character that normalization may change, no bucket for it) is left
-to whoever asked; a device that fails raises DeviceError, and is not asked again once it is lost.
+Documents in which a launch finds a character that normalization may change are launched once more, by a chain that
+makes their normal form first, where the device can for the tokenizer. A document that it can't answer (bad UTF-8, a
+normal form that is not for it, no bucket) is left to whoever asked; a device that fails raises DeviceError, and is not
+asked again once it is lost.
 
 Limits: it knows no CuPy (device.py does), decides nothing about sizes and failures (buckets.py, failures.py), and takes
 the kernels' order from plan.py. One thread at a time.
@@ -17,17 +19,19 @@ import contextlib
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import _native, engine
+from .. import engine
 from ..errors import DeviceError, NoDeviceError
 from . import buckets, failures, plan
 from .buckets import Layout, Limits
-from .device import Block, Device, open_device, packed_chain
+from .device import Block, Device, open_device
+from .pinned import Pinned
+from .resident import Captured, Chain, Resident, make_resident
 
 #: Times that the host waits for the device in one launch.
 SYNCHRONIZATIONS: Final = 2
@@ -84,28 +88,20 @@ class Counters:
     launches: int = 0
     graphs: int = 0
     documents: int = 0
+    #: Documents that were answered in a normal form that the device made.
+    normalized: int = 0
     #: Documents that were left to whoever asked.
     left: int = 0
     #: Batches that were tried again with less memory.
     retries: int = 0
 
 
-@dataclass
-class Resident:
-    """A tokenizer that has its tables on the device."""
-
-    batch: _native.DeviceBatch
-    shape: plan.Shape
-    image: Block
-    tables: bytes
-    buckets: list[plan.Capacity]
-    #: Captured so far, with where their buffers lie.
-    graphs: dict[plan.Capacity, tuple[Layout, Any]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Launched:
-    """What one launch came to; arrays as plan.py's buffers of nearly the same names."""
+    """What one launch came to; arrays as plan.py's buffers of nearly the same names.
+
+    starts: where pieces begin in the batch's text, as the chain says it (Chain.places).
+    """
 
     capacity: plan.Capacity
     totals: dict[str, int]
@@ -120,39 +116,6 @@ class Launched:
         """Return where a document's pieces begin and the ids before each, with one more of both for the end."""
         inside = slice(int(self.pieces_before[document]), int(self.pieces_before[document + 1]) + 1)
         return self.starts[inside], self.piece_ids[inside]
-
-
-class Pinned:
-    """Pinned memory that grows to what was asked for most, and is used from its begin each time."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._memory = np.empty(0, dtype=np.uint8)
-        self._used = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._memory.nbytes
-
-    def begin(self, nbytes: int) -> None:
-        """Make room for `nbytes` over all arrays to come. What was taken before is gone."""
-        if nbytes > self._memory.nbytes:
-            self._memory = np.empty(0, dtype=np.uint8)  # given back before more is taken
-            self._memory = self._device.pinned(1 << (nbytes - 1).bit_length())
-        self._used = 0
-
-    def u8(self, count: int) -> npt.NDArray[np.uint8]:
-        taken = self._memory[self._used : self._used + count]
-        self._used += -(-count // 64) * 64
-        return taken
-
-    def u32(self, count: int) -> npt.NDArray[np.uint32]:
-        return self.u8(4 * count).view(np.uint32)
-
-
-def _padded(*counts: int) -> int:
-    """Return the bytes of so many 4-byte values in arrays of Pinned."""
-    return sum(-(-4 * count // 64) * 64 for count in counts)
 
 
 class Launcher:
@@ -200,8 +163,8 @@ class Launcher:
     ) -> tuple[engine.Ids, engine.Ids, list[int]] | None:
         """Encode texts in one launch: all ids, where each text's begin (and the last one's end), and which are left.
 
-        No object is made for a text: for thousands of small ones. A text that is left has ids that mean nothing. None
-        for texts that fit no bucket. Raises what the device raises.
+        No object is made for a text: for thousands of small ones. A text that is left has ids that mean nothing; those
+        that normalization may change are among them. None for texts that fit no bucket. Raises what the device raises.
         """
         staged = self._staged(tokenizer, texts)
         if staged is None:
@@ -212,7 +175,8 @@ class Launcher:
     def pieces(self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]) -> list[engine.Positions | None]:
         """Return for each text where its pieces with an id start, as Tokenizer.pieces does; None for one that is left.
 
-        For checks of boundaries: in one launch, without another try. Raises what the device raises.
+        For checks of boundaries: in one launch, so that documents that normalization may change are left, and without
+        another try. Raises what the device raises.
         """
         staged = self._staged(tokenizer, texts)
         if staged is None:
@@ -232,36 +196,36 @@ class Launcher:
         staged = self._staged(tokenizer, texts)
         if staged is None:
             return None
-        resident, capacity, size = staged
-        launched = self._run(resident, capacity, size, with_pieces=False)
-        where, graph = self._graph(resident, capacity)
-        assert self._arena is not None
-        chain = packed_chain(resident.tables, [self._arena.pointer + at for at in where.offsets], capacity)
-        launches = plan.launches(capacity, resident.shape)
+        chain, capacity, size = staged
+        launched = self._run(chain, capacity, size, with_pieces=False)
+        captured = self._captured(chain, capacity)
+        launches = plan.launches(capacity, chain.shape)
         split = 1 + max(at for at, one in enumerate(launches) if one.kernel == "report_pieces")
-        pre_tokenization = self._device.record(launches[:split], chain)
+        pre_tokenization = self._device.record(launches[:split], captured.packed)
         by_kernel: dict[str, float] = {}
-        for one, seconds in zip(launches, self._device.seconds_of_each(launches, chain, repeats), strict=True):
+        times = self._device.seconds_of_each(launches, captured.packed, repeats)
+        for one, seconds in zip(launches, times, strict=True):
             by_kernel[one.kernel] = by_kernel.get(one.kernel, 0.0) + seconds
         return Measured(
             launched.capacity,
-            resident.shape,
+            chain.shape,
             launched.totals,
-            self._device.seconds_of(graph, repeats),
+            self._device.seconds_of(captured.graph, repeats),
             self._device.seconds_of(pre_tokenization, repeats),
             by_kernel,
         )
 
     def _staged(
         self, tokenizer: engine.Tokenizer, texts: Sequence[bytes]
-    ) -> tuple[Resident, plan.Capacity, tuple[int, int, int]] | None:
-        """Stage texts for one launch; None where they fit no bucket."""
+    ) -> tuple[Chain, plan.Capacity, tuple[int, int, int]] | None:
+        """Stage texts for one plain launch; None where they fit no bucket."""
         resident = self._resident(tokenizer)
         if resident is None:
             return None
-        size = resident.batch.stage(list(texts), [False] * len(texts))
-        capacity = buckets.choose(resident.buckets, *size)
-        return None if capacity is None else (resident, capacity, size)
+        chain = resident.plain
+        size = chain.batch.stage(list(texts), [False] * len(texts))
+        capacity = buckets.choose(chain.buckets, *size)
+        return None if capacity is None else (chain, capacity, size)
 
     def close(self) -> None:
         """Give back the device's memory."""
@@ -329,41 +293,18 @@ class Launcher:
         if key not in self._residents:
             while len(self._residents) >= self.limits.tokenizers:
                 self._residents.popitem(last=False)
-            self._residents[key] = self._made_resident(tokenizer)
+            assert self._arena is not None
+            self._residents[key] = make_resident(self._device, self._arena, tokenizer, self.limits)
         self._residents.move_to_end(key)
         return self._residents[key]
 
-    def _made_resident(self, tokenizer: engine.Tokenizer) -> Resident | None:
-        assert self._arena is not None
-        batch = tokenizer.device_batch()
-        if batch is None:
-            return None
-        shape = plan.Shape(*batch.shape)
-        found = buckets.buckets(self._arena.nbytes, shape, self.limits.smallest_bytes)
-        if not found:
-            return None
-        image = self._device.allocate(batch.image.nbytes)
-        self._device.upload(image.pointer, batch.image)
-        self._device.synchronize()
-        return Resident(batch, shape, image, batch.tables(image.pointer), found)
-
-    def _graph(self, resident: Resident, capacity: plan.Capacity) -> tuple[Layout, Any]:
-        """Return the captured launches of a bucket, and where its buffers lie."""
-        if capacity not in resident.graphs:
+    def _captured(self, chain: Chain, capacity: plan.Capacity) -> Captured:
+        """Return the captured launches of a bucket."""
+        if capacity not in chain.captured:
             assert self._arena is not None
-            where = buckets.layout(capacity, resident.shape)
-            chain = packed_chain(resident.tables, [self._arena.pointer + at for at in where.offsets], capacity)
-            chain_of_launches = plan.launches(capacity, resident.shape)
-            # Once by hand, over nothing: a kernel is loaded when it first runs.
-            nothing = np.zeros(3, dtype=np.uint32)
-            self._device.upload(self._arena.pointer + where.offset("given"), nothing)
-            self._device.upload(self._arena.pointer + where.offset("span_begin"), nothing[:1])
-            self._device.upload(self._arena.pointer + where.offset("document_span"), nothing[:1])
-            self._device.enqueue(chain_of_launches, chain)
-            self._device.synchronize()
-            resident.graphs[capacity] = (where, self._device.record(chain_of_launches, chain))
+            chain.capture(self._device, self._arena, capacity)
             self.counters.graphs += 1
-        return resident.graphs[capacity]
+        return chain.captured[capacity]
 
     # ---- a batch ----
 
@@ -371,80 +312,88 @@ class Launcher:
         found: list[engine.Marked | None] = [None] * len(documents)
         resident = self._resident(tokenizer)
         if resident is not None:
-            todo = deque(buckets.parts([len(one.text) for one in documents], resident.buckets[-1]))
-            while todo:
-                part = todo.popleft()
-                staged = [documents[number] for number in part]
-                size = resident.batch.stage([one.text for one in staged], [one.split_special_tokens for one in staged])
-                capacity = buckets.choose(resident.buckets, *size)
-                if capacity is None:
-                    todo.extendleft(reversed(buckets.halves(part)))
-                else:
-                    found[part.start : part.stop] = self._launch(tokenizer, resident, capacity, size, staged)
+            suspects = self._encode_by(resident.plain, tokenizer, documents, range(len(documents)), found)
+            if suspects and resident.normalizing is not None:
+                self._encode_by(resident.normalizing, tokenizer, documents, suspects, found)
+                self.counters.normalized += sum(found[number] is not None for number in suspects)
         self.counters.documents += len(documents)
         self.counters.left += sum(one is None for one in found)
         return found
 
-    def _launch(
+    def _encode_by(
         self,
+        chain: Chain,
         tokenizer: engine.Tokenizer,
-        resident: Resident,
-        capacity: plan.Capacity,
-        size: tuple[int, int, int],
         documents: Sequence[Document],
-    ) -> list[engine.Marked | None]:
-        """Run one staged batch through a bucket, and cut the answer into those of its documents."""
-        launched = self._run(resident, capacity, size, any(one.marked for one in documents))
-        found: list[engine.Marked | None] = []
-        for number, document in enumerate(documents):
-            own = launched.ids[launched.ids_before[number] : launched.ids_before[number + 1]]
-            seams: tuple[engine.Ids, engine.Ids] | None = (_NONE, _NONE)
-            if document.marked and not launched.flags[number]:
-                seams = resident.batch.marks(
-                    number, document.text, document.split_special_tokens, *launched.pieces_of(number)
-                )
-            if launched.flags[number] or seams is None:
-                found.append(None)
-            else:
-                found.append(engine.Marked(tokenizer.surrounded(own) if document.add_special_tokens else own, *seams))
-        return found
+        numbers: Sequence[int],
+        found: list[engine.Marked | None],
+    ) -> list[int]:
+        """Encode the documents of these numbers, put what they come to into `found`, and return which are suspect."""
+        suspects: list[int] = []
+        todo = deque(buckets.parts([len(documents[number].text) for number in numbers], chain.buckets[-1]))
+        while todo:
+            part = todo.popleft()
+            chosen = numbers[part.start : part.stop]
+            staged = [documents[number] for number in chosen]
+            size = chain.batch.stage([one.text for one in staged], [one.split_special_tokens for one in staged])
+            launched = self._launch(chain, size, any(one.marked for one in staged))
+            if launched is None:
+                todo.extendleft(reversed(buckets.halves(part)))
+                continue
+            for place, number in enumerate(chosen):
+                found[number] = _answer(tokenizer, chain, launched, place, documents[number])
+            suspects += [chosen[place] for place in np.flatnonzero(launched.flags == plan.SUSPECT).tolist()]
+        return suspects
 
-    def _run(
-        self, resident: Resident, capacity: plan.Capacity, size: tuple[int, int, int], with_pieces: bool
-    ) -> Launched:
-        """Copy a staged batch up, launch, and copy down what it came to."""
-        where, graph = self._graph(resident, capacity)
+    def _launch(self, chain: Chain, size: tuple[int, int, int], with_pieces: bool) -> Launched | None:
+        """Run the staged batch through the smallest bucket that has room for it; None where none has.
+
+        How large its normal form is turns out in a launch; so there may be another one, through a larger bucket.
+        """
+        capacity = buckets.choose(chain.buckets, *size)
+        while capacity is not None:
+            launched = self._run(chain, capacity, size, with_pieces)
+            if not launched.totals["refused"]:
+                return launched
+            capacity = buckets.choose(chain.buckets, launched.totals["normalized"], *size[1:])
+        return None
+
+    def _run(self, chain: Chain, capacity: plan.Capacity, size: tuple[int, int, int], with_pieces: bool) -> Launched:
+        """Copy a staged batch up, launch, and copy down what it came to: nothing where its normal form has no room."""
+        where, _, graph = self._captured(chain, capacity)
         waited = self._device.synchronizations
-        self._put_in(resident, where, size)
+        self._put_in(chain, where, size)
         self._device.launch(graph)
         count = size[2]
         counts, flags, ids_before, pieces_before = self._take_out(
             where, totals=len(plan.TOTALS), document_flags=count, document_ids=count + 1, document_pieces=count + 1
         )
         totals = dict(zip(plan.TOTALS, counts.tolist(), strict=True))
-        if totals["refused"]:
+        if totals["refused"] and totals["normalized"] <= capacity.bytes:
             raise AssertionError(f"the device refused a batch of {size} in {capacity}")
-        pieces = totals["stretches"] + 1 if with_pieces else 0
-        ids, starts, piece_ids = self._take_out(where, ids=totals["ids"], starts=pieces, piece_ids=pieces)
+        pieces = totals["stretches"] + 1 if with_pieces and not totals["refused"] else 0
+        ids, starts, piece_ids = self._take_out(
+            where, **{"ids": totals["ids"], chain.places: pieces, "piece_ids": pieces}
+        )
         if self._device.synchronizations - waited != SYNCHRONIZATIONS:
             raise AssertionError(f"a launch waited {self._device.synchronizations - waited} times")
         self.counters.launches += 1
         return Launched(capacity, totals, flags, ids_before, pieces_before, ids, starts, piece_ids)
 
-    def _put_in(self, resident: Resident, where: Layout, size: tuple[int, int, int]) -> None:
+    def _put_in(self, chain: Chain, where: Layout, size: tuple[int, int, int]) -> None:
         """Copy a staged batch to the device."""
         assert self._arena is not None
         text_bytes, spans, documents = size
-        self._inputs.begin(text_bytes + 4 + 64 + _padded(3, spans + 1, spans, documents + 1))
+        self._inputs.begin(text_bytes + 4, *(4 * count for count in (3, spans + 1, spans, documents + 1)))
         text, given = self._inputs.u8(text_bytes + 4), self._inputs.u32(3)
         begins, ids, firsts = (self._inputs.u32(count) for count in (spans + 1, spans, documents + 1))
-        resident.batch.put_into(text, begins, ids, firsts)
+        chain.batch.put_into(text, begins, ids, firsts)
         text[text_bytes:] = 0
         given[:] = size
         sources: dict[str, npt.NDArray[Any]] = {
             "given": given,
-            "text": text,
-            "span_begin": begins,
+            chain.text: text,
+            chain.begins: begins,
             "span_id": ids,
             "document_span": firsts,
         }
@@ -454,7 +403,7 @@ class Launcher:
     def _take_out(self, where: Layout, **counts: int) -> list[npt.NDArray[np.uint32]]:
         """Copy the first values of buffers to the host, wait, and return them in memory of their own."""
         assert self._arena is not None
-        self._outputs.begin(_padded(*counts.values()) or 1)
+        self._outputs.begin(*(4 * count for count in counts.values()))
         pinned = [self._outputs.u32(count) for count in counts.values()]
         for name, target in zip(counts, pinned, strict=True):
             self._device.download(target, self._arena.pointer + where.offset(name))
@@ -462,9 +411,25 @@ class Launcher:
         return [values.copy() for values in pinned]
 
 
+def _answer(
+    tokenizer: engine.Tokenizer, chain: Chain, launched: Launched, place: int, document: Document
+) -> engine.Marked | None:
+    """Cut the answer of one document of a batch out; None for one that the launch has no answer for."""
+    if launched.flags[place]:
+        return None
+    seams: tuple[engine.Ids, engine.Ids] | None = (_NONE, _NONE)
+    if document.marked:
+        split, pieces = document.split_special_tokens, launched.pieces_of(place)
+        seams = chain.batch.marks(place, document.text, split, *pieces, normalized=chain.shape.normalizes)
+    if seams is None:
+        return None
+    own = launched.ids[launched.ids_before[place] : launched.ids_before[place + 1]]
+    return engine.Marked(tokenizer.surrounded(own) if document.add_special_tokens else own, *seams)
+
+
 def open_launcher(limits: Limits | None = None) -> Launcher:
     """Open the device and its kernels. Raises NoDeviceError, with the reason in one line."""
-    every = plan.Shape(stages=1, byte_stages=1, states=1, by_characters=False)
+    every = plan.Shape(stages=1, byte_stages=1, states=1, by_characters=False, normalizes=True)
     characters = plan.Shape(stages=0, byte_stages=0, states=1, by_characters=True)
     least = plan.Capacity(1, 1, 1)
     names = {one.kernel for shape in (every, characters) for one in plan.launches(least, shape)}

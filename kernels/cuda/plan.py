@@ -22,20 +22,24 @@ THREAD_BYTES, WARP_BYTES = 32, 128
 #: Counts that stay on the device, in the order of chain.cuh.
 TOTALS = (
     *("bytes", "spans", "documents", "stretches", "ids", "long", "tiles", "supers"),
-    *("short", "middle", "large", "giant", "windows", "refused"),
+    *("short", "middle", "large", "giant", "windows", "refused", "raw", "normalized"),
 )
 
 #: What can be said of a document whose ids are not to be used.
-BAD_TEXT, SUSPECT, UNSETTLED = 1, 2, 4
+BAD_TEXT, SUSPECT, UNSETTLED, LONG_CLUSTER = 1, 2, 4, 8
 
 #: No id: a span that is text.
 NO_ID = 0xFFFFFFFF
 
-#: Positions have 31 bits on the device, and a bitmap has a bit behind the last byte.
+#: Positions have 31 bits on the device, where some are doubled, and a bitmap has a bit behind the last byte.
 MAX_BYTES = (1 << 31) - 64
 
-#: What the kernels of compact.cuh list: the stretches of the next stage, all pieces, or tokens.
-STRETCHES, PIECES, TOKENS = 0, 1, 2
+#: What the kernels of compact.cuh list: the stretches of the next stage, all pieces, or tokens; and what they only add
+#: up: the bytes of normal forms.
+STRETCHES, PIECES, TOKENS, NORMALIZED = 0, 1, 2, 3
+
+#: `which` of the kernels that do something else in a chain that normalizes.
+NORMALIZING = 1
 
 #: The most blocks of a launch: kernels loop over what there is, so more would only come and go. Four times what the
 #: largest devices hold at once (132 processors of 8 blocks of 256 threads), so that blocks that have less to do make
@@ -61,13 +65,15 @@ class Shape:
     """What the chain depends on of a tokenizer.
 
     stages, byte_stages: splitting stages over characters, and behind them over bytes. states: the most states of one.
-    by_characters: BPE over characters, in place of stages.
+    by_characters: BPE over characters, in place of stages. normalizes: a chain that makes the normal form of its batch
+    first; it takes longer, and is for documents that another one found suspect.
     """
 
     stages: int
     byte_stages: int
     states: int
     by_characters: bool
+    normalizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,19 +108,26 @@ def buffers(capacity: Capacity, shape: Shape) -> list[BufferSpec]:
     supers = tiles // TILES_PER_SUPER + long
     giants = size // (WINDOW_BYTES + 1) + 1
     windows = size // WINDOW_BYTES + giants
+    # Of what comes in, which the normal form may not be larger than either.
+    raw = size if shape.normalizes else 0
     sizes = {
         "given": (4, 3),
         "text": (1, size + 4),
         "span_begin": (4, capacity.spans + 1),
         "span_id": (4, capacity.spans),
         "document_span": (4, capacity.documents + 1),
+        "raw_text": (1, raw and raw + 4),
+        "raw_begin": (4, raw and capacity.spans + 1),
         "totals": (4, len(TOTALS)),
         "ids": (4, size),
         "starts": (4, size + 1),
         "piece_ids": (4, size + 1),
+        "piece_places": (4, raw and raw + 1),
         "document_ids": (4, capacity.documents + 1),
         "document_pieces": (4, capacity.documents + 1),
         "document_flags": (4, capacity.documents),
+        "cluster_bits": (4, raw and words),
+        "places": (4, raw),
         "classes": (1, size),
         "start_bits": (4, words),
         "closed_bits": (4, words),
@@ -178,9 +191,17 @@ def launches(capacity: Capacity, shape: Shape) -> list[Launch]:
         add("enter_tiles", supers)
         add("mark_tiles", tiles, which=stage)
 
-    add("begin", words)
+    which = NORMALIZING if shape.normalizes else 0
+    add("begin", words, which=which)
+    if shape.normalizes:
+        add("raw_borders", capacity.spans)
+        add("mark_clusters", size)
+        add("measure_clusters", size)
+        listed(NORMALIZED)
+        add("write_clusters", size)
+        add("place_spans", capacity.spans + 1)
     add("borders", capacity.spans)
-    add("classify_characters" if shape.by_characters else "classify", size)
+    add("classify_characters" if shape.by_characters else "classify", size, which=which)
     for stage in range(shape.stages):
         staged(stage)
     if shape.byte_stages:
@@ -189,6 +210,8 @@ def launches(capacity: Capacity, shape: Shape) -> list[Launch]:
         staged(shape.stages + stage)
     listed(PIECES)
     add("report_pieces", capacity.documents + 1)
+    if shape.normalizes:
+        add("report_places", size + 1)
     add("put_literals", capacity.spans)
     add("look_up", size)
     add("merge_short", size)

@@ -171,7 +171,7 @@ __device__ inline void settle(const Chain& chain) {
           front = end;
         }
         if (!placed) {
-          if (lane_index() == 0) flag(chain, giant.begin, kUnsettled);
+          if (lane_index() == 0) flag(chain, b.span_begin, giant.begin, kUnsettled);
           agreed = true;
           front = giant.end;
         }

@@ -1,6 +1,6 @@
 // A batch of documents as the device takes it (kernels/cuda/): their text parted into spans, with added-token literals
 // cut out. What a tokenizer puts in front of text, or in place of a character, is put there here; normal forms are not
-// made: a document that needs one is found on the device, and reported.
+// made: a document that needs one is found on the device, which makes it there (device_form.hpp), or reports it.
 //
 // Not here: how a batch gets to the device; which documents it is made of.
 #pragma once

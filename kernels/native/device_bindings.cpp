@@ -67,12 +67,15 @@ class Batch {
   // None for a tokenizer that the device does not take.
   static std::unique_ptr<Batch> of(nb::object encoder) {
     const Image& image = nb::cast<const Encoder&>(encoder).image();
-    auto tables = device_tables(image, nullptr);
+    auto form = DeviceForm::of(image);
+    auto tables = device_tables(image, nullptr, nullptr, nullptr);
     if (!tables) return nullptr;
-    return std::unique_ptr<Batch>(new Batch(std::move(encoder), image, *tables));
+    return std::unique_ptr<Batch>(new Batch(std::move(encoder), image, *tables, std::move(form)));
   }
 
   std::span<const std::byte> image() const { return image_.bytes(); }
+  std::span<const std::uint8_t> beside() const { return form_ ? form_->bytes() : std::span<const std::uint8_t>(); }
+  bool normalizes() const { return form_.has_value(); }
 
   std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool> shape() const {
     const std::uint32_t stages = tables_.stage_count + tables_.byte_stage_count;
@@ -81,9 +84,10 @@ class Batch {
     return {tables_.stage_count, tables_.byte_stage_count, states, tables_.by_characters != 0};
   }
 
-  nb::bytes tables(std::uint64_t base) const {
-    // SAFETY: only an address is made of it, for whoever has the image's copy there.
-    const auto moved = device_tables(image_, reinterpret_cast<const void*>(static_cast<std::uintptr_t>(base)));
+  nb::bytes tables(std::uint64_t base, std::uint64_t beside) const {
+    // SAFETY: only addresses are made of them, for whoever has the copies there.
+    const auto address = [](std::uint64_t at) { return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(at)); };
+    const auto moved = device_tables(image_, address(base), form_ ? &*form_ : nullptr, address(beside));
     return nb::bytes(reinterpret_cast<const char*>(&*moved), sizeof(*moved));
   }
 
@@ -109,7 +113,7 @@ class Batch {
 
   // (cuts, marks) of a document of the batch, or None.
   nb::object marks(std::size_t document, nb::handle text, bool split_special, const Input<std::uint32_t>& starts,
-                   const Input<std::uint32_t>& ids_before) const {
+                   const Input<std::uint32_t>& ids_before, bool normalized) const {
     if (document + 1 >= batch_.documents().size()) throw nb::index_error("no such document");
     if (starts.size() != ids_before.size() || starts.size() == 0) throw nb::value_error("pieces of two sizes, or none");
     const Held held(text);
@@ -118,7 +122,7 @@ class Batch {
     {
       nb::gil_scoped_release release;
       cuts = Session<Encoder>(nb::cast<const Encoder&>(encoder_), split_special).plan_cuts(held.view());
-      const DevicePieces pieces{{starts.data(), starts.size()}, {ids_before.data(), ids_before.size()}};
+      const DevicePieces pieces{{starts.data(), starts.size()}, {ids_before.data(), ids_before.size()}, normalized};
       marks = device_marks(batch_, document, held.view(), tables_.by_characters != 0, pieces, cuts);
     }
     if (!marks) return nb::none();
@@ -136,12 +140,13 @@ class Batch {
   }
 
  private:
-  Batch(nb::object encoder, const Image& image, const device::Tables& tables)
-      : encoder_(std::move(encoder)), image_(image), tables_(tables), batch_(image) {}
+  Batch(nb::object encoder, const Image& image, const device::Tables& tables, std::optional<DeviceForm> form)
+      : encoder_(std::move(encoder)), image_(image), tables_(tables), form_(std::move(form)), batch_(image) {}
 
   nb::object encoder_;
   Image image_;
   device::Tables tables_;  // of an image at address 0
+  std::optional<DeviceForm> form_;
   DeviceBatch batch_;
 };
 
@@ -156,16 +161,23 @@ void bind_device(nb::module_& m) {
         const auto bytes = nb::cast<const Batch&>(self).image();
         return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(bytes.data(), {bytes.size()}, self);
       }, "What a device has to have a copy of: uint8, read-only, where it lies.")
+      .def_prop_ro("beside", [](nb::handle_t<Batch> self) {
+        const auto bytes = nb::cast<const Batch&>(self).beside();
+        return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(bytes.data(), {bytes.size()}, self);
+      }, "The same of what no image holds; nothing for a tokenizer that the device does not normalize for.")
+      .def_prop_ro("normalizes", &Batch::normalizes, "Whether the device makes this tokenizer's normal form.")
       .def_prop_ro("shape", &Batch::shape,
                    "Splitting stages over characters and over bytes, the most states of one, whether BPE is over characters.")
-      .def("tables", &Batch::tables, nb::arg("base"), "The tables as kernels take them, for a copy of the image at `base`.")
+      .def("tables", &Batch::tables, nb::arg("base"), nb::arg("beside"),
+           "The tables as kernels take them, for copies of the image and of what stands beside it.")
       .def("stage", &Batch::stage, nb::arg("texts"), nb::arg("split_special"),
            "Make a batch of buffers: how many bytes, spans and documents it has.")
       .def("put_into", &Batch::put_into, nb::arg("text"), nb::arg("begins"), nb::arg("ids"), nb::arg("documents"),
            "Copy the batch.")
       .def("marks", &Batch::marks, nb::arg("document"), nb::arg("text"), nb::arg("split_special"), nb::arg("starts"),
-           nb::arg("ids_before"),
-           "Cuts of a document in bytes, and the ids before each, from its pieces; None where they don't fit.")
+           nb::arg("ids_before"), nb::arg("normalized"),
+           "Cuts of a document in bytes, and the ids before each, from its pieces; None where they don't fit. "
+           "normalized: by the device, which gives where pieces come from.")
       .def("pieces", &Batch::pieces, nb::arg("starts"), nb::arg("ids_before"),
            "Where a document's pieces with at least one id start, in code points.");
 }

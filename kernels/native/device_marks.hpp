@@ -2,7 +2,8 @@
 // many ids stand before each cut.
 //
 // A cut is a synchronizing position, so a piece begins there (kernels/README.md, claim 5). All that is to be done is to
-// find that piece on the device's side, where the text is parted into spans and may be spelled otherwise.
+// find that piece on the device's side, where the text is parted into spans and may be spelled otherwise. Where the device
+// normalized the text, it says of each piece where it comes from (claim 18).
 #pragma once
 
 #include <algorithm>
@@ -20,9 +21,11 @@
 namespace tokseam {
 
 // A document's pieces: where each begins in the batch's text, and how many ids of the batch stand before it. Both have
-// one value more, for the end.
+// one value more, for the end. `normalized`: by the device; then each place is given doubled, and one that is odd lies
+// inside what normalization changed (cuda/normalize.cuh).
 struct DevicePieces {
   std::span<const std::uint32_t> starts, ids_before;
+  bool normalized = false;
 };
 
 // The marks of `cuts` (bytes of the document, ascending), counted from the document's first id. None where a cut turns
@@ -66,6 +69,7 @@ inline std::optional<std::vector<std::size_t>> device_marks(const DeviceBatch& b
         place += wanted;
       }
     }
+    if (pieces.normalized) place *= 2;
     const auto found = std::ranges::lower_bound(pieces.starts, static_cast<std::uint32_t>(place));
     if (found == pieces.starts.end() || *found != place) return std::nullopt;
     marks.push_back(pieces.ids_before[static_cast<std::size_t>(found - pieces.starts.begin())] - pieces.ids_before[0]);

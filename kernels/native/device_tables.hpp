@@ -1,5 +1,6 @@
 // A tokenizer's tables for device code (device/tables.hpp): where its sections lie in a copy of its image at `base`, and
-// what only the device asks for. The image was checked by whoever made an Encoder of it.
+// what only the device asks for. What it asks for that no image holds stands `beside` it (device_form.hpp). The image was
+// checked by whoever made an Encoder of it.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <optional>
 
 #include "automaton.hpp"
+#include "device_form.hpp"
 #include "device/tables.hpp"
 #include "image.hpp"
 #include "merges.hpp"
@@ -15,8 +17,10 @@
 
 namespace tokseam {
 
-// None for a tokenizer with more stages than the device takes.
-inline std::optional<device::Tables> device_tables(const Image& image, const void* base) {
+// None for a tokenizer with more stages than the device takes. `form`: of one that the device normalizes for, whose bytes
+// lie at `beside`; else null.
+inline std::optional<device::Tables> device_tables(const Image& image, const void* base, const DeviceForm* form,
+                                                   const void* beside) {
   const auto moved = [&]<class T>(const T* place) {
     const auto offset = reinterpret_cast<const std::byte*>(place) - image.bytes().data();
     return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
@@ -67,6 +71,14 @@ inline std::optional<device::Tables> device_tables(const Image& image, const voi
   tables.merges.merged.far = moved(tables.merges.merged.far);
   tables.byte_ids = moved(u32s(Section::byte_ids).data());
   tables.byte_pairs = moved(u32s(Section::byte_pairs).data());
+
+  if (form != nullptr) {
+    tables.form = form->tables(beside);
+    for (device::KeyMap* map : {&tables.form.numbers, &tables.form.orders, &tables.form.composites})
+      *map = {{moved(map->keys.slots), map->keys.size}, moved(map->values)};
+    tables.form.ends = moved(tables.form.ends);
+    tables.form.decomposition = moved(tables.form.decomposition);
+  }
 
   tables.by_characters = image.has(Section::character_settings) ? 1 : 0;
   if (tables.by_characters == 0) return tables;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ from . import build
 #: Bytes in front of and behind each buffer, and what they hold.
 GUARD_BYTES, GUARD = 256, 0xA5
 
+#: As in device/normal_form.hpp: the most code points of a cluster, and what is known of a character.
+MOST_POINTS = 64
+JOINS, CHANGES = 1, 2
+
 U32 = npt.NDArray[np.uint32]
 
 
@@ -32,7 +36,7 @@ class EmulatorError(AssertionError):
 
 @dataclass(frozen=True)
 class Staged:
-    """Documents as the device takes them."""
+    """Documents as the device takes them. Where it normalized them: as it made them."""
 
     text: npt.NDArray[np.uint8]
     begins: U32
@@ -63,6 +67,8 @@ class Encoded:
     seams_settled: int
     by_characters: bool
     marker: str | None
+    #: Of a chain that normalizes: where each piece comes from, doubled, and the end.
+    piece_places: U32
 
     def ids_of(self, document: int) -> list[int]:
         found: list[int] = self.ids[self.document_ids[document] : self.document_ids[document + 1]].tolist()
@@ -100,6 +106,7 @@ class Host:
         self.library = ctypes.CDLL(str(build.host()))
         for name in ("host_open", "host_tables"):
             getattr(self.library, name).restype = ctypes.c_void_p
+        self.library.host_normalize.restype = ctypes.c_int64
         for name in ("host_text", "host_begins", "host_ids", "host_documents", "host_origins"):
             getattr(self.library, name).restype = ctypes.c_size_t
         assert tokenizer.compiled_file is not None
@@ -108,15 +115,31 @@ class Host:
         if not self.opened:
             raise ValueError("the device does not take this tokenizer")
         self.tables = ctypes.c_void_p(self.library.host_tables(self.opened))
-        described = np.zeros(6, dtype=np.uint32)
+        described = np.zeros(7, dtype=np.uint32)
         self.library.host_describe(self.opened, described.ctypes.data_as(ctypes.c_void_p))
         self.shape = plan.Shape(int(described[0]), int(described[1]), int(described[2]), bool(described[3]))
         self.rising = bool(described[4])
         self.marker = None if described[5] == plan.NO_ID else chr(int(described[5]))
+        #: The shape of the chain that normalizes; None where the device leaves suspect documents.
+        self.normalizing = replace(self.shape, normalizes=True) if described[6] else None
 
     def __del__(self) -> None:
         if getattr(self, "opened", None):
             self.library.host_close(self.opened)
+
+    def normalize(self, cluster: str) -> str | None:
+        """Return a cluster's normal form by the kernels' own function, run here; None for one that is too long."""
+        text, points = cluster.encode(), np.zeros(MOST_POINTS, dtype=np.uint32)
+        count = self.library.host_normalize(
+            self.opened, text, ctypes.c_size_t(len(text)), points.ctypes.data_as(ctypes.c_void_p)
+        )
+        return None if count < 0 else "".join(map(chr, points[:count].tolist()))
+
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Return by code point what the kernels know of it by itself."""
+        found = np.zeros(0x110000, dtype=np.uint8)
+        self.library.host_kinds(self.opened, found.ctypes.data_as(ctypes.c_void_p))
+        return found
 
     def stage(
         self, documents: Sequence[bytes], split_special: bool | Sequence[bool] = False, continued: bool = False
@@ -200,30 +223,48 @@ class Device:
     def __init__(self, tokenizer: engine.Tokenizer, kernels: Kernels | None = None, host: Host | None = None) -> None:
         self.host = host or Host(tokenizer)
         self.kernels = kernels or Kernels()
-        self._memory: dict[plan.Capacity, Memory] = {}
+        self._memory: dict[tuple[plan.Capacity, plan.Shape], Memory] = {}
 
-    def run(self, staged: Staged, capacity: plan.Capacity | None = None, seed: int = 0) -> Encoded:
-        """Run the chain over what was staged. seed: the order of blocks and threads, and the noise in the buffers."""
+    def run(
+        self, staged: Staged, capacity: plan.Capacity | None = None, seed: int = 0, normalizing: bool = False
+    ) -> Encoded:
+        """Run the chain over what was staged. seed: the order of blocks and threads, and the noise in the buffers.
+
+        normalizing: the chain that makes the normal form first; for a tokenizer that has one. Where no capacity
+        is given, it gets one that has room for the normal form.
+        """
+        if capacity is None and normalizing:
+            found = self.run(staged, _capacity(staged, 0), seed, normalizing)
+            needed = found.totals["normalized"]
+            return self.run(staged, _capacity(staged, needed), seed, normalizing) if found.totals["refused"] else found
+        shape = self.host.normalizing if normalizing else self.host.shape
+        assert shape is not None
         bytes_, spans, documents = len(staged.text), len(staged.ids), len(staged.documents) - 1
         if capacity is None:
-            capacity = plan.Capacity(_rounded(bytes_), _rounded(max(spans, documents)), _rounded(documents))
-        if capacity not in self._memory:
-            self._memory = {capacity: Memory(plan.buffers(capacity, self.host.shape))}
-        memory = self._memory[capacity]
+            capacity = _capacity(staged, 0)
+        if (capacity, shape) not in self._memory:
+            self._memory = {(capacity, shape): Memory(plan.buffers(capacity, shape))}
+        memory = self._memory[capacity, shape]
         memory.fill((seed * 37 + 0xDB) & 0xFF)
         arrays = memory.arrays
         arrays["given"][:] = (bytes_, spans, documents)
         if bytes_ <= capacity.bytes and spans <= capacity.spans and documents <= capacity.documents:
-            arrays["text"][:bytes_] = staged.text
-            arrays["text"][bytes_ : bytes_ + 4] = 0
-            arrays["span_begin"][: spans + 1] = staged.begins
+            text, begins = ("raw_text", "raw_begin") if normalizing else ("text", "span_begin")
+            arrays[text][:bytes_] = staged.text
+            arrays[text][bytes_ : bytes_ + 4] = 0
+            arrays[begins][: spans + 1] = staged.begins
             arrays["span_id"][:spans] = staged.ids
             arrays["document_span"][: documents + 1] = staged.documents
-        for number, launch in enumerate(plan.launches(capacity, self.host.shape)):
+        for number, launch in enumerate(plan.launches(capacity, shape)):
             self.launch(launch, memory, capacity, 0 if seed == 0 else seed * 1009 + number)
         totals = dict(zip(plan.TOTALS, arrays["totals"].tolist(), strict=True))
         pieces = totals["stretches"]
         done = 0 if totals["refused"] else documents
+        if normalizing and done:
+            assert not arrays["text"][totals["bytes"] : totals["bytes"] + 4].any(), "no zeros behind the text"
+            staged = replace(
+                staged, text=arrays["text"][: totals["bytes"]].copy(), begins=arrays["span_begin"][: spans + 1].copy()
+            )
         return Encoded(
             staged,
             totals,
@@ -236,6 +277,7 @@ class Device:
             int((arrays["window_giant"][: totals["windows"]] >> 31).sum()),
             self.host.shape.by_characters,
             self.host.marker,
+            arrays["piece_places"][: pieces + 1].copy(),
         )
 
     def launch(self, launch: plan.Launch, memory: Memory, capacity: plan.Capacity, seed: int) -> None:
@@ -272,9 +314,15 @@ class Device:
         total = memory.arrays["totals"][plan.TOTALS.index("stretches")]
         return bool(total == len(places) and (listed == [*places, bytes_]).all())
 
-    def encode(self, texts: Sequence[str | bytes], seed: int = 0, **mode: bool) -> Encoded:
+    def encode(self, texts: Sequence[str | bytes], seed: int = 0, normalizing: bool = False, **mode: bool) -> Encoded:
         """Stage and run documents."""
-        return self.run(self.host.stage([t.encode() if isinstance(t, str) else t for t in texts], **mode), seed=seed)
+        staged = self.host.stage([t.encode() if isinstance(t, str) else t for t in texts], **mode)
+        return self.run(staged, seed=seed, normalizing=normalizing)
+
+
+def _capacity(staged: Staged, needed: int) -> plan.Capacity:
+    spans, documents = len(staged.ids), len(staged.documents) - 1
+    return plan.Capacity(_rounded(max(len(staged.text), needed)), _rounded(max(spans, documents)), _rounded(documents))
 
 
 def _rounded(size: int) -> int:

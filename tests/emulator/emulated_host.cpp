@@ -6,16 +6,19 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "device_batch.hpp"
+#include "device_form.hpp"
 #include "device_tables.hpp"
 
 namespace {
 
 struct Opened {
   tokseam::Image image;
+  std::optional<tokseam::DeviceForm> form;
   tokseam::device::Tables tables;
   tokseam::DeviceBatch batch;
 };
@@ -44,9 +47,11 @@ extern "C" {
 // Null for a tokenizer that the device does not take.
 void* host_open(const std::byte* image, std::size_t size) {
   tokseam::Image copy = copy_of(image, size);
-  const auto tables = tokseam::device_tables(copy, copy.bytes().data());
+  auto form = tokseam::DeviceForm::of(copy);
+  const void* beside = form ? form->bytes().data() : nullptr;
+  const auto tables = tokseam::device_tables(copy, copy.bytes().data(), form ? &*form : nullptr, beside);
   if (!tables) return nullptr;
-  return new Opened{copy, *tables, tokseam::DeviceBatch(copy)};
+  return new Opened{copy, std::move(form), *tables, tokseam::DeviceBatch(copy)};
 }
 
 void host_close(void* opened) { delete static_cast<Opened*>(opened); }
@@ -56,7 +61,7 @@ std::size_t host_tables_bytes() { return sizeof(tokseam::device::Tables); }
 const void* host_tables(void* opened) { return &static_cast<Opened*>(opened)->tables; }
 
 // What plan.py asks of a tokenizer: stages, byte stages, the most states of a stage, by characters. And whether ranks
-// rise, and the character that a piece begins at wherever it stands (kNoId: none).
+// rise, the character that a piece begins at wherever it stands (kNoId: none), and whether the device normalizes.
 void host_describe(void* opened, std::uint32_t* out) {
   const auto& tables = static_cast<Opened*>(opened)->tables;
   out[0] = tables.stage_count;
@@ -67,6 +72,18 @@ void host_describe(void* opened, std::uint32_t* out) {
   out[3] = tables.by_characters;
   out[4] = tables.rising;
   out[5] = tables.split_at_marker != 0 ? tables.marker : tokseam::kNoId;
+  out[6] = static_cast<Opened*>(opened)->form ? 1 : 0;
+}
+
+// A cluster's normal form, or none (-1): its code points, for which `out` has room. And what is known of a character.
+std::int64_t host_normalize(void* opened, const char* text, std::size_t size, std::uint32_t* out) {
+  const std::uint32_t count = static_cast<Opened*>(opened)->tables.form.normalize(
+      reinterpret_cast<const std::uint8_t*>(text), size, out);
+  return count == tokseam::device::kNone32 ? -1 : static_cast<std::int64_t>(count);
+}
+void host_kinds(void* opened, std::uint8_t* out) {
+  for (std::uint32_t point = 0; point < 0x110000; ++point)
+    out[point] = static_cast<Opened*>(opened)->tables.form.kind(point);
 }
 
 void host_clear(void* opened) { static_cast<Opened*>(opened)->batch.clear(); }

@@ -24,7 +24,7 @@ def test_kernels_compile(name: str) -> None:
     same_layout = f"-DTOKSEAM_TABLES_BYTES={ctypes.CDLL(str(build.host())).host_tables_bytes()}"
     launched = {
         launch.kernel
-        for shape in (plan.Shape(1, 1, 9, False), plan.Shape(0, 0, 1, True))
+        for shape in (plan.Shape(1, 1, 9, False, normalizes=True), plan.Shape(0, 0, 1, True))
         for launch in plan.launches(plan.Capacity(1 << 20, 64, 64), shape)
     }
     for architecture, kernels in cuda_compile.check(COMPILERS[name], [same_layout]).items():

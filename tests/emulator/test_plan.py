@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from tokseam.kernels.cuda import plan
@@ -11,6 +12,7 @@ from . import build
 from .device import Kernels
 
 SHAPE = plan.Shape(stages=2, byte_stages=1, states=17, by_characters=False)
+NORMALIZING = replace(SHAPE, normalizes=True)
 CAPACITY = plan.Capacity(1 << 20, 4_096, 512)
 
 
@@ -33,7 +35,7 @@ def test_buffers_are_the_kernels_own(kernels: Kernels) -> None:
 
 def test_launches_name_kernels_with_their_threads(kernels: Kernels) -> None:
     known = kernels.kernels()
-    launched = plan.launches(CAPACITY, SHAPE)
+    launched = [*plan.launches(CAPACITY, SHAPE), *plan.launches(CAPACITY, NORMALIZING)]
     for launch in launched:
         assert known[f"tokseam_{launch.kernel}"] == launch.threads, launch
         assert 0 < launch.grid <= plan.MAX_BLOCKS
@@ -54,6 +56,7 @@ def test_constants_are_the_kernels_own() -> None:
         "kWarpThreads": plan.WARP,
         "kThreadBytes": plan.THREAD_BYTES,
         "kWarpBytes": plan.WARP_BYTES,
+        "kNormalizing": plan.NORMALIZING,
     }
     assert {name: found[name] for name in pairs} == pairs
     assert found["kLargeWarps"] * found["kWarpThreads"] == plan.LARGE_THREADS
@@ -61,7 +64,32 @@ def test_constants_are_the_kernels_own() -> None:
     totals = re.findall(r"^  k(\w+),", chain[chain.index("enum Total") : chain.index("kTotals,")], flags=re.MULTILINE)
     assert tuple(name.lower() for name in totals) == plan.TOTALS
     flags = dict(re.findall(r"^  k(\w+) = (\d+),", chain[chain.index("enum Flag") :], flags=re.MULTILINE))
-    assert flags == {"BadText": str(plan.BAD_TEXT), "Suspect": str(plan.SUSPECT), "Unsettled": str(plan.UNSETTLED)}
+    assert flags == {
+        "BadText": str(plan.BAD_TEXT),
+        "Suspect": str(plan.SUSPECT),
+        "Unsettled": str(plan.UNSETTLED),
+        "LongCluster": str(plan.LONG_CLUSTER),
+    }
+    compact = (build.CUDA / "compact.cuh").read_text()
+    listed = re.search(r"enum Listed : u32 \{ (.*) \};", compact)
+    assert listed is not None
+    assert listed[1].replace("kList", "").upper().split(", ") == ["STRETCHES", "PIECES", "TOKENS", "NORMALIZED"]
+    assert (plan.STRETCHES, plan.PIECES, plan.TOKENS, plan.NORMALIZED) == (0, 1, 2, 3)
+
+
+def test_a_chain_that_normalizes_is_the_plain_one_with_more() -> None:
+    """It makes the text that the plain one is given, and goes on as that does. Its own buffers take nothing there."""
+    plain, normalizing = plan.launches(CAPACITY, SHAPE), plan.launches(CAPACITY, NORMALIZING)
+    at = [launch.kernel for launch in normalizing].index("borders")
+    kernels = [launch.kernel for launch in normalizing[:1] + normalizing[at:]]
+    assert [kernel for kernel in kernels if kernel != "report_places"] == [launch.kernel for launch in plain]
+    assert all(launch.which in (0, plan.NORMALIZED) for launch in normalizing[1:at])
+    more = dict.fromkeys(("raw_text", "raw_begin", "piece_places", "cluster_bits", "places"), 0)
+    sizes = {spec.name: spec.nbytes for spec in plan.buffers(CAPACITY, SHAPE)}
+    assert {name: sizes[name] for name in more} == more
+    other = {spec.name: spec.nbytes for spec in plan.buffers(CAPACITY, NORMALIZING)}
+    assert {name for name in sizes if other[name] != sizes[name]} == set(more)
+    assert sum(other.values()) - sum(sizes.values()) < 10 * CAPACITY.bytes
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 255, 256, 257, 768, 769, 1_000, 16_384, 100_000])

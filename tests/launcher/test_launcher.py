@@ -201,7 +201,7 @@ def test_what_lies_on_the_device(launcher: Launcher, fake: Fake, tokenizer: engi
     assert arena is not None
     resident = launcher._residents[tokenizer.sha256]
     assert resident is not None
-    (where, _), *_ = resident.graphs.values()
+    (where, _, _), *_ = resident.plain.captured.values()
     begin = where.offset("text")
     text = arena.owner.array[begin : begin + 34].tobytes()
     assert text == b"x" * 30 + bytes(4)

@@ -3,6 +3,7 @@
 
 #include "classes.hpp"
 #include "lookup.hpp"
+#include "normal_form.hpp"
 #include "stage.hpp"
 #include "types.hpp"
 
@@ -34,6 +35,8 @@ struct Tables {
   u32 split_at_marker;
   KeyMap character_ids;
   const u32* byte_tokens;
+
+  NormalForm form;  // of a tokenizer that the device normalizes for (device_form.hpp); else nobody looks at it
 };
 
 }  // namespace tokseam::device

@@ -20,6 +20,14 @@ TOKSEAM_DEVICE inline u32 utf8_decode(const u8* text) {
   return (b0 & 0x07U) << 18 | (text[1] & 0x3FU) << 12 | (text[2] & 0x3FU) << 6 | (text[3] & 0x3FU);
 }
 
+// Bytes of a code point, and each of them.
+TOKSEAM_DEVICE inline u32 utf8_size(u32 point) { return point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4; }
+TOKSEAM_DEVICE inline u8 utf8_byte(u32 point, u32 size, u32 i) {
+  if (size == 1) return static_cast<u8>(point);
+  const u32 bits = point >> 6 * (size - 1 - i);
+  return static_cast<u8>(i == 0 ? (0xF00U >> size & 0xFFU) | bits : 0x80U | (bits & 0x3FU));
+}
+
 // Bytes of the valid character that starts at `text`, of which `size` bytes are there; 0 where none does: a byte that
 // starts no character, an overlong form, a surrogate, or one above U+10FFFF.
 TOKSEAM_DEVICE inline u32 utf8_valid_width(const u8* text, u64 size) {
