@@ -45,7 +45,8 @@ struct Outcome {
   bool kept;
 };
 
-// That of the cluster that begins at `place`. One that is too long for a thread flags its document, and becomes nothing.
+// That of the cluster that begins at `place`. One that is too long for a thread flags its document, and becomes nothing;
+// its end need not be found for that.
 __device__ inline Outcome normalized(const Chain& chain, u32 place, u32* points) {
   const Buffers& b = chain.buffers;
   const NormalForm& form = chain.tables.form;
@@ -55,7 +56,7 @@ __device__ inline Outcome normalized(const Chain& chain, u32 place, u32* points)
   const u32 end = next_set(b.cluster_bits, place + 1, limit);
   if (utf8_valid_width(text, end - place) == end - place && (form.kind(utf8_decode(text)) & NormalForm::kChanges) == 0)
     return {end - place, 0, true};
-  const u32 count = end - place > NormalForm::kMostBytes ? kNone32 : form.normalize(text, end - place, points);
+  const u32 count = form.normalize(text, end - place, points);
   if (count == kNone32) {
     flag(chain, b.raw_begin, place, kLongCluster);
     return {0, 0, false};

@@ -19,9 +19,11 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
 from support import hostile
 from support.families import fresh_reference, literals_of
 from tokseam.kernels import engine
+from tokseam.kernels.cuda import plan
 
 from . import build, documents
 from .device import Device, EmulatorError, Host, Kernels
@@ -45,6 +47,7 @@ class Record:
     documents: int = 0
     batches: int = 0
     bytes: int = 0
+    normalized: int = 0  # on the device, by the chain that does so
     handed_back: int = 0  # to the engine: normalization may change them, or their windows could not be joined
     by_reference: int = 0
     pieces: dict[str, int] = field(
@@ -71,16 +74,24 @@ def campaign(path: Path, name: str, documents_wanted: int, seed: int, kernels: K
         split_special, turn = rng.random() < 0.2, rng.choice((0, rng.randrange(1, 1 << 20)))
         try:
             found = device.encode(texts, seed=turn, split_special=split_special)
+            answers = [(found, number) for number in range(len(texts))]
+            suspects = np.flatnonzero(found.flags == plan.SUSPECT).tolist()
+            if suspects and device.host.normalizing is not None:
+                chosen = [texts[number] for number in suspects]
+                again = device.encode(chosen, seed=turn, normalizing=True, split_special=split_special)
+                for place, number in enumerate(suspects):
+                    answers[number] = (again, place)
         except EmulatorError as error:
             record.differences.append(f"{error}: batch {record.batches}, seed {seed}")
             break
-        for number, text in enumerate(texts):
-            if found.flags[number]:
+        for number, (text, (launched, place)) in enumerate(zip(texts, answers, strict=True)):
+            if launched.flags[place]:
                 record.handed_back += 1
                 continue
-            ids = found.ids_of(number)
+            record.normalized += launched is not found
+            ids = launched.ids_of(place)
             same = ids == tokenizer.encode(text, split_special_tokens=split_special).tolist()
-            if same and not split_special:
+            if same and not split_special and launched is found:
                 same = found.pieces_of(number) == tokenizer.pieces(text).tolist()
             if same and len(text) <= REFERENCE_CHARS and rng.randrange(REFERENCE_EVERY) == 0:
                 record.by_reference += 1
@@ -129,6 +140,7 @@ def main() -> int:
         "tokenizers": len(records),
         "documents": sum(record.documents for record in records),
         "bytes": sum(record.bytes for record in records),
+        "normalized": sum(record.normalized for record in records),
         "handed_back": sum(record.handed_back for record in records),
         "by_reference": sum(record.by_reference for record in records),
         "differences": sum(len(record.differences) for record in records),

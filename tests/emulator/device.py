@@ -36,7 +36,7 @@ class EmulatorError(AssertionError):
 
 @dataclass(frozen=True)
 class Staged:
-    """Documents as the device takes them. Where it normalized them: as it made them."""
+    """Documents as the device takes them, or as it made their normal forms."""
 
     text: npt.NDArray[np.uint8]
     begins: U32
@@ -55,7 +55,9 @@ class Staged:
 class Encoded:
     """What a launch gives: all ids, and of each document where its ids and pieces begin, and its flags."""
 
+    #: What the kernels went by: what they were given, or its normal form.
     staged: Staged
+    given: Staged
     totals: dict[str, int]
     ids: U32
     starts: U32
@@ -260,13 +262,16 @@ class Device:
         totals = dict(zip(plan.TOTALS, arrays["totals"].tolist(), strict=True))
         pieces = totals["stretches"]
         done = 0 if totals["refused"] else documents
+        given = staged
         if normalizing and done:
-            assert not arrays["text"][totals["bytes"] : totals["bytes"] + 4].any(), "no zeros behind the text"
+            if arrays["text"][totals["bytes"] : totals["bytes"] + 4].any():
+                raise EmulatorError("no four zeros behind the normal form")
             staged = replace(
                 staged, text=arrays["text"][: totals["bytes"]].copy(), begins=arrays["span_begin"][: spans + 1].copy()
             )
         return Encoded(
             staged,
+            given,
             totals,
             arrays["ids"][: totals["ids"]].copy(),
             arrays["starts"][: pieces + 1].copy(),
@@ -313,6 +318,20 @@ class Device:
         listed = memory.arrays["starts"][: len(places) + 1]
         total = memory.arrays["totals"][plan.TOTALS.index("stretches")]
         return bool(total == len(places) and (listed == [*places, bytes_]).all())
+
+    def adds_up_to(self, block_sums: Sequence[int]) -> tuple[int, bool]:
+        """Add up the sizes of normal forms, which blocks counted: how large the normal form is, and whether refused."""
+        words = len(block_sums) * plan.WORDS_PER_BLOCK
+        capacity = plan.Capacity(words * 32, 1, 1)
+        shape = self.host.normalizing
+        assert shape is not None
+        memory = Memory(plan.buffers(capacity, shape))
+        memory.arrays["totals"][:] = 0
+        memory.arrays["totals"][plan.TOTALS.index("raw")] = words * 32 - 1
+        memory.arrays["block_sums"][: len(block_sums)] = block_sums
+        self.launch(plan.Launch("add_up_blocks", 1, plan.THREADS, plan.NORMALIZED), memory, capacity, 1)
+        totals = dict(zip(plan.TOTALS, memory.arrays["totals"].tolist(), strict=True))
+        return totals["normalized"], bool(totals["refused"])
 
     def encode(self, texts: Sequence[str | bytes], seed: int = 0, normalizing: bool = False, **mode: bool) -> Encoded:
         """Stage and run documents."""

@@ -20,7 +20,7 @@ from tokseam.kernels import engine
 from tokseam.kernels.cuda import plan
 
 from . import build
-from .device import Device, EmulatorError, Host, Kernels
+from .device import Device, EmulatorError, Encoded, Host, Kernels
 
 PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -38,6 +38,9 @@ LITERALS = [added("<|end|>", 900), added("#!x", 901, special=False)]
 
 #: After so many seconds a fault counts as one that never ends; sound kernels need two.
 FAULT_LIMIT_S = 30
+
+#: As seen from the kernels' folder.
+NORMAL_FORM = "../native/device/normal_form.hpp"
 
 FEW = ("a", "b", "c", "ab", "de", "x", "y", " ", "  ", "1", "=", "\n", "é", "中", "'s", "<|end|>", "#!x", "<|en")
 
@@ -67,6 +70,7 @@ def tokenizers() -> list[engine.Tokenizer]:
                 [split(PATTERN)], merges=MERGES, added_tokens=LITERALS, entries=["aa", "ab", "abc", "de", "xy"]
             ),
             description(dropped, merges=RISING, entries=["a" * 512], normalizer={"type": "NFC"}),
+            description([split(PATTERN)], merges=MERGES, added_tokens=LITERALS, normalizer={"type": "NFKC"}),
             description(inverted, merges=RISING[:5], without=b"=z"),
             *(description(stages, merges=RISING[:5]) for stages in looking_on),
             characters,
@@ -97,6 +101,63 @@ def batches() -> list[list[str]]:
     return rows
 
 
+def to_normalize() -> list[list[str]]:
+    """Return documents for the chain that normalizes: all that clusters may hold, at every place of a word."""
+    rng = random.Random(4)
+    tails = (
+        "e\u0301",
+        "\u1100\u1161\u11a8x",
+        "\u0958",
+        "\ufdfa\u0301",
+        "e\u0301\u0323",
+        "a\u0334\u0345\u0301",
+        "\u09c7\u09be",
+    )
+    rows = [["x" * before + tail + "b" for before in range(34) for tail in tails[:2]]]
+    rows.append(
+        ["\u0301", "e", "\u0301a", "\u1161", "\u1100", "<|end|>\u0301", "e#!x\u0323", "\u11a8", "\uac00", "", "ab"]
+    )
+    rows.append(["".join(rng.choices((*tails, *"ab =\u0338", "\uac00\u11a8", "\u212b"), k=30)) for _ in range(40)])
+    rows.append(["e\u0346\u0301", "\u09c7\u0334\u09be", "\uac01\u11a8", "\uac00\u11a7", "\u1112\u1176", "\u1e9b\u0323"])
+    rows.append(["a" + "\u0334" * count for count in (62, 63, 64, 65, 255, 256, 257, 500)] + ["\u0344\u0958" * 300])
+    rows.append(["ab, " * 9_000 + "e\u0301 " * 30])
+    return rows
+
+
+def made(found: Encoded) -> bytes:
+    """Return the normal forms of a batch, and where its pieces come from and its spans begin, as bytes."""
+    return b"".join(array.tobytes() for array in (found.staged.text, found.piece_places, found.staged.begins))
+
+
+@cache
+def normal_forms(tokenizer: engine.Tokenizer) -> list[bytes]:
+    """Return what sound kernels make of the documents to normalize (test_normal_forms.py looks at it by itself)."""
+    device = Device(tokenizer, Kernels(), host(tokenizer))
+    return [made(device.encode(row, normalizing=True)) for row in to_normalize()]
+
+
+def in_normal_form(tokenizer: engine.Tokenizer, device: Device) -> str:
+    """Return the first thing that is wrong with what the chain that normalizes makes, or ''."""
+    for number, row in enumerate(to_normalize()):
+        found = device.encode(row, seed=number, normalizing=True)
+        for at, text in enumerate(row):
+            marks = text.count("\u0334")
+            if found.flags[at] != (plan.LONG_CLUSTER if marks >= 64 else 0):
+                return f"normalized, flags {found.flags[at]}: {text[:60]!r}"
+            if not found.flags[at] and found.ids_of(at) != tokenizer.encode(text).tolist():
+                return f"normalized wrongly: {text[:60]!r} of {len(text)}"
+        if made(found) != normal_forms(tokenizer)[number]:
+            return f"other places, or another text: row {number}"
+    bad = device.run(device.host.stage([b"e\xcc", b"\x81", b"e\xcc\x81"]), normalizing=True)
+    if [flags & plan.BAD_TEXT for flags in bad.flags.tolist()] != [plan.BAD_TEXT, plan.BAD_TEXT, 0]:
+        return f"bad text that is to be normalized is flagged {bad.flags.tolist()}"
+    grows = device.host.stage(["\u0958".encode() * 20])
+    told = device.run(grows, plan.Capacity(64, 4, 4), normalizing=True).totals
+    if (told["refused"], told["normalized"]) != (1, 120):
+        return f"a normal form that does not fit is taken: {told}"
+    return ""
+
+
 @cache
 def wanted(tokenizer: engine.Tokenizer) -> list[list[tuple[list[int], list[int]]]]:
     return [[(tokenizer.encode(text).tolist(), tokenizer.pieces(text).tolist()) for text in row] for row in batches()]
@@ -124,6 +185,8 @@ def findings(kernels: Kernels) -> str:
                     ids, pieces = wanted(tokenizer)[number][at]
                     if found.ids_of(at) != ids or found.pieces_of(at) != pieces:
                         return f"wrong: {text[:60]!r} of {len(text)}"
+            if device.host.normalizing is not None and (wrong := in_normal_form(tokenizer, device)):
+                return wrong
             bad = device.run(device.host.stage([b"\xe4\xb8", b"\xad", b"ok"]))
             if bad.flags.tolist() != [plan.BAD_TEXT, plan.BAD_TEXT, 0]:
                 return f"bad text is flagged {bad.flags.tolist()}"
@@ -155,10 +218,10 @@ FAULTS: dict[str, Fault] = {
         "text.cuh", "    set_bit(b.start_bits, place);\n", "    if (span != 3) set_bit(b.start_bits, place);\n"
     ),
     "a character reaches over a border": Fault(
-        "text.cuh", "next_set(b.start_bits, place + 1, place + width) != place + width", "false"
+        "text.cuh", "next_set(begins, place + 1, place + width) != place + width", "false"
     ),
     "a literal is taken for text": Fault("text.cuh", "set_bit(b.closed_bits, place);", "continue;"),
-    "a suspect is passed over": Fault("text.cuh", "flag(chain, place, kSuspect);", ""),
+    "a suspect is passed over": Fault("text.cuh", "flag(chain, b.span_begin, place, kSuspect);", "{}"),
     "the pair of classes the wrong way round": Fault(
         "text.cuh",
         "classes.synchronizing(classes.of(point_before(text, place)), number)",
@@ -212,6 +275,61 @@ FAULTS: dict[str, Fault] = {
     ),
     "seams are joined unproved": Fault("windows.cuh", "joined = keeps_first", "joined = true || keeps_first"),
     "a seam's right side is not looked at": Fault("windows.cuh", "(to_end || keeps_last", "(true || keeps_last"),
+    "a span's first mark composes with what is in front": Fault(
+        "normalize.cuh", "set_bit(b.cluster_bits, b.raw_begin[span]);", "{}"
+    ),
+    "a mark begins a cluster": Fault(
+        "normalize.cuh", "(form.kind(utf8_decode(text + place)) & NormalForm::kJoins) == 0", "true"
+    ),
+    "bad text is normalized": Fault(
+        "normalize.cuh", "if (width == 0) flag(chain, b.raw_begin, place, kBadText);", "if (width == 0) {}"
+    ),
+    "a cluster ends too early": Fault(
+        "normalize.cuh", "place + NormalForm::kMostBytes + 1 : bytes", "place + 9 : bytes"
+    ),
+    "a long cluster is no news": Fault("normalize.cuh", "    flag(chain, b.raw_begin, place, kLongCluster);\n", ""),
+    "what changes alone is kept": Fault(
+        "normalize.cuh",
+        "== end - place && (form.kind(utf8_decode(text)) & NormalForm::kChanges) == 0",
+        "== end - place",
+    ),
+    "a word forgets its last cluster": Fault(
+        "normalize.cuh",
+        "if (lane_index() == kWarpThreads - 1) b.ranks[word] = upto;",
+        "if (lane_index() == kWarpThreads - 2) b.ranks[word] = upto;",
+    ),
+    "a cluster is written behind itself": Fault(
+        "normalize.cuh", "scan_in_warp(one.size) - one.size + b", "scan_in_warp(one.size) + b"
+    ),
+    "the inside of a cluster has a place": Fault("normalize.cuh", "origin = 2 * place + 1;", "origin = 2 * place;"),
+    "no zeros behind the normal form": Fault("normalize.cuh", "b.text[b.totals[kBytes] + i] = 0;", "{}"),
+    "a span begins behind its first byte": Fault(
+        "normalize.cuh", "if (b.places[middle] < place)", "if (b.places[middle] <= place)"
+    ),
+    "pieces come from where they are": Fault("normalize.cuh", "b.places[b.starts[i]] : 2", "2 * b.starts[i] : 2"),
+    "the end comes from elsewhere": Fault("normalize.cuh", "2 * b.totals[kRaw];\n}", "b.totals[kRaw];\n}"),
+    "a normal form that does not fit": Fault("compact.cuh", "if (bytes <= chain.capacity_bytes) {", "{"),
+    "bitmaps keep what lies behind the raw text": Fault(
+        "text.cuh", "which == kNormalizing ? chain.capacity_bytes : bytes;", "bytes;"
+    ),
+    "what is suspect in a normal form": Fault(
+        "text.cuh", "which != kNormalizing && classes.suspect", "classes.suspect"
+    ),
+    "sizes are counted as bits": Fault(
+        "compact.cuh", "which == kListNormalized ? chain.buffers.ranks[word] : count_bits", "count_bits"
+    ),
+    "equal marks change places": Fault(
+        NORMAL_FORM, "points[at - 1] >> kOrderShift > own", "points[at - 1] >> kOrderShift >= own"
+    ),
+    "marks stay where they are": Fault(NORMAL_FORM, "for (; own != 0 && at", "for (; false && at"),
+    "a mark composes over its equal": Fault(NORMAL_FORM, "(last_order < own ||", "(last_order <= own ||"),
+    "a starter composes over a mark": Fault(
+        NORMAL_FORM, "(last_order == 0 && made - 1 == starter)", "(last_order == 0 || own == 0)"
+    ),
+    "a syllable takes a second final": Fault(NORMAL_FORM, "(first - kHangul) % kTCount == 0 && second", "second"),
+    "one code point too many": Fault(
+        NORMAL_FORM, "static constexpr u32 kMostPoints = 64;", "static constexpr u32 kMostPoints = 65;"
+    ),
     "an old token stays": Fault("windows.cuh", "    atomicAnd(at(b.token_bits, word), kept);\n", ""),
 }
 

@@ -59,12 +59,19 @@ def test_random_pipelines(
         for _ in range(3):
             texts = [text(rng, [*FEW, *literals], alphabet) for _ in range(rng.choice((1, 5, 30)))]
             split = rng.random() < 0.3
+            shown = {key: value for key, value in described.items() if key not in ("model", "decoder", "version")}
             found = device.encode(texts, seed=rng.randrange(1_000), split_special=split)
             for number, one in enumerate(texts):
                 if found.flags[number]:
                     continue
-                shown = {key: value for key, value in described.items() if key not in ("model", "decoder", "version")}
                 where = f"{one[:300]!r}\n{json.dumps(shown)}"
                 assert found.ids_of(number) == tokenizer.encode(one, split_special_tokens=split).tolist(), where
                 if not split:
                     assert found.pieces_of(number) == tokenizer.pieces(one).tolist(), where
+            if device.host.normalizing is None:
+                continue
+            found = device.encode(texts, seed=rng.randrange(1_000), normalizing=True, split_special=split)
+            for number, one in enumerate(texts):
+                where = f"normalized: {one[:300]!r}\n{json.dumps(shown)}"
+                if not found.flags[number]:
+                    assert found.ids_of(number) == tokenizer.encode(one, split_special_tokens=split).tolist(), where
