@@ -153,11 +153,16 @@ class DeviceForm {
     std::copy(blocks.begin(), blocks.end(), bytes_.begin() + kIndexBytes);
   }
 
-  // Whether literals that are looked for in normalized text stand at the same places in the text as it is: then the host
-  // cuts them out before, and each side is normalized alone. So it is (kernels/README.md, claim 18) if no character c of
-  // them decomposes, joins, or is a composite; the last one composes with nothing behind it; and c comes out of no
-  // other character: one whose decomposition holds c begins with it, and composes it with a mark that comes next. No
-  // mark of a lower order keeps that one from c, and no other of its own order stands before it; so c never stays.
+  // Whether literals that are looked for in normalized text stand in the text as it is, at the same places, and what lies
+  // between them may be normalized by itself: then the host cuts them out before. By claim 18 it is enough that
+  // - no character c of a literal joins, decomposes or is a composite;
+  // - none comes out of another one: what has c in its decomposition begins with it, and next has a mark that composes
+  //   with c. (No mark of a lower order keeps that mark from c, and none of its own order stands before it: c is gone);
+  // - the last one composes with nothing behind it.
+  // For where the text has the literal, each of its characters but the last is a cluster, and stays; the last one begins
+  // a cluster, and stays too. Where the normal form has it, each character comes of itself, and each but the last is all
+  // that its cluster becomes, so it is all of the cluster. What is behind the last one finds nothing there to compose
+  // with, as behind the literal by itself.
   bool keeps_literals() const {
     std::unordered_set<std::uint32_t> held, last;
     if (!read_literals(held, last)) return false;

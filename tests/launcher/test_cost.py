@@ -120,3 +120,10 @@ def test_the_page_is_what_the_code_prints() -> None:
     assert cost.table(1_000_000, plan.Shape(1, 0, 15, by_characters=False)) in page, (
         "kernels/cuda/COST.md: put in what `python -m tokseam.kernels.cuda.cost` prints"
     )
+    normalizing = cost.table(1_000_000, plan.Shape(1, 0, 15, False, normalizes=True)).splitlines()
+    rest = page[page.index("a chain that normalizes") : page.index("How to read it")].splitlines()
+    rows = [line for line in rest if line.startswith("|")]
+    assert len(rows) > 5
+    assert [line for line in normalizing if line in rows] == rows, (
+        "the same with --normalizing, of the kernels that are more"
+    )

@@ -17,6 +17,7 @@ from tokseam.broker.protocol import Request
 from tokseam.kernels import engine
 from tokseam.kernels.cuda.launcher import open_launcher
 from tokseam.workers import fresh
+from tokseam.workers.batch_engine import Document
 from tokseam.workers.cpu_engine import CpuEngine
 from tokseam.workers.fresh_core import FAILURES_MAX, Answered, FreshCore
 from tokseam.workers.gpu_engine import GpuEngine
@@ -89,6 +90,42 @@ def test_answers_are_the_cpus(fake: Fake, tokenizer: engine.Tokenizer, rng: rand
     assert seeds > 10
     assert on_gpu.counters["engine_failures"] == 0
     assert on_gpu.counters == on_cpu.counters
+
+
+class Asked(CpuEngine):
+    """The CPU engine, with what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.texts: list[bytes] = []
+
+    def encode(self, tokenizer: engine.Tokenizer, documents: Sequence[Document]) -> Sequence[engine.Marked | Exception]:
+        self.texts += [bytes(one.text) for one in documents]
+        return super().encode(tokenizer, documents)
+
+
+def test_what_the_cpu_is_asked(fake: Fake, tokenizer: engine.Tokenizer) -> None:
+    """Documents that normalization changes seed their sessions from the device too; the CPU has what no thread has room
+    for, and bad text."""
+    cpu = Asked()
+    core = FreshCore({"m": tokenizer}, GpuEngine(open_launcher(SMALL), cpu), cpu)
+    texts = [
+        b"ab ab",
+        "e\u0301 ab ".encode() * 200,
+        "\u1100\u1161 ".encode() * 90,
+        ("a" + "\u0334" * 99).encode(),
+        b"\xff",
+    ]
+    batch = [
+        protocol.pack_request(
+            Request("full", next(COUNTER).to_bytes(16, "big"), tokenizer="m", flags=0, session="s", body=[text])
+        )
+        for text in texts
+    ]
+    found = answers(core, batch)
+    assert [bool(one.seed) for one in found] == [True, True, True, True, False]
+    assert sorted(cpu.texts) == sorted(texts[3:])
+    assert found == answers(FreshCore({"m": tokenizer}, CpuEngine(1), CpuEngine(1)), batch)
 
 
 FAILURES = {

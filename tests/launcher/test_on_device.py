@@ -6,6 +6,8 @@ import random
 
 import pytest
 from emulator import documents as drawn
+from emulator.device import MOST_POINTS, Host
+from emulator.test_normal_forms import FORMS, cluster, longest_cluster
 from support import cases, hostile, shared_data
 from support.families import Family
 from tokseam.kernels.cuda.launcher import Launcher, open_launcher
@@ -13,6 +15,7 @@ from tokseam.kernels.errors import NoDeviceError
 from tokseam.scripts import transcripts
 
 from .test_launcher import Document, check
+from .test_normalizing import tokenizer
 
 #: Documents of this size at most are also compared with the reference, which needs longer.
 REFERENCE_CHARS = 2_000
@@ -61,6 +64,18 @@ def test_a_campaign(family: Family, on_device: Launcher, rng: random.Random, eff
     for number in range(int(20 * effort)):
         texts = drawn.batch(rng, alphabet, family.literals, rng.choice((1, 3, 50, 400)))
         compare(family, on_device, texts, split_special=number % 4 == 3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_normal_forms(form: str, on_device: Launcher, rng: random.Random, effort: float) -> None:
+    """Clusters of all kinds, in batches of all sizes: only those that are too long are left, and they alone."""
+    kinds = Host(tokenizer(form)).kinds()
+    for _ in range(int(10 * effort)):
+        texts = ["".join(cluster(rng) for _ in range(rng.randrange(40))) for _ in range(rng.choice((1, 40, 600)))]
+        texts += ["ab " * rng.randrange(30_000) + "e\u0301", "a" + "\u0334" * rng.randrange(50, 80) + "b"]
+        left = check(tokenizer(form), on_device, [Document(text.encode(), marked=True) for text in texts])
+        assert left == sum(longest_cluster(kinds, form, text) > MOST_POINTS for text in texts)
+    assert on_device.counters.normalized > 0
 
 
 def test_texts_without_an_end(family: Family, on_device: Launcher) -> None:
