@@ -54,6 +54,9 @@ __device__ inline u32 scan_in_block(u32 value, Shared<u32> room, u32& sum) {
 // No sum is larger; no capacity is either.
 constexpr u32 kMostSum = 0x7FFFFFFF;
 
+// The sizes of as many blocks as are added up at once, each cluster a byte and as large as one may be, have 32 bits.
+static_assert(u64{kThreads} * kWordsPerBlock * 32 * 4 * NormalForm::kMostPoints <= u64{kMostSum} + 1);
+
 constexpr u32 kWordsPerThread = kWordsPerBlock / kThreads;
 
 __device__ inline void count_words(const Chain& chain, u32 which) {

@@ -46,7 +46,7 @@ struct Outcome {
 };
 
 // That of the cluster that begins at `place`. One that is too long for a thread flags its document, and becomes nothing;
-// its end need not be found for that.
+// so its end is looked for no further than a thread has room.
 __device__ inline Outcome normalized(const Chain& chain, u32 place, u32* points) {
   const Buffers& b = chain.buffers;
   const NormalForm& form = chain.tables.form;
