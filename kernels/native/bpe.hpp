@@ -57,7 +57,8 @@ class Bpe {
   // at most one id a byte.
   void merge_all(std::span<const std::string_view> pieces, std::span<const std::size_t> starts, std::uint32_t* ids,
                  std::uint32_t* counts) const {
-    thread_local std::vector<std::uint32_t> work;
+    thread_local std::vector<std::uint32_t> kept_work;
+    std::vector<std::uint32_t>& work = kept_work;  // PERF: in a shared library a thread's own is far away: found once
     MergeLanes lanes(merges_);
     lanes.run(
         pieces.size(),

@@ -327,6 +327,7 @@ class Encoder {
   void seed(SegmentCache& cache, EncodeMode mode) const {
     const std::uint64_t told = mode.split_special ? SegmentCache::kSplitSpecial : 0;
     if (cache.seeded(told)) return;
+    cache.expect_much();
     std::size_t left = kSeeds;
     whole_.for_each([&](std::string_view entry, std::uint32_t id) {
       if (entry.size() <= SegmentCache::kShortBytes && is_whole_segment(id)) {

@@ -9,11 +9,10 @@
 #include <span>
 #include <utility>
 
-#include "ascii_classes.hpp"
 #include "merges.hpp"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include <emmintrin.h>
 #endif
 
 namespace tokseam {
@@ -23,7 +22,7 @@ class MergeLanes {
   struct Lane;
 
  public:
-  static constexpr std::size_t kMostSymbols = 256;  // of a piece; beyond, looking for the least key takes too long
+  static constexpr std::size_t kMostSymbols = 255;  // of a piece; beyond, looking for the least key takes too long
 
   // What a piece became.
   class Result {
@@ -76,7 +75,7 @@ class MergeLanes {
  private:
   // Symbols stay where they are, at 1 .. size; next[i] and previous[i] lead to the ones that are left, and to one at
   // either end that merges with none: PERF: so that no step has to ask whether it is at an end. keys[i]: the rank of the
-  // pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoRank beyond the last.
+  // pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoKey where there is none.
   struct Lane {
     std::array<std::uint32_t, kMostSymbols + 2> symbols;
     std::array<std::uint32_t, kMostSymbols + 2 * kBlock> keys;
@@ -85,14 +84,19 @@ class MergeLanes {
     std::size_t merged;  // the place whose pairs are to be looked up
   };
 
-  static constexpr int kPlaceBits = 9;
-  static_assert(Merges::kMaxRankBits + kPlaceBits <= 32);
+  static constexpr int kPlaceBits = 8;
+  static_assert(kMostSymbols < std::size_t{1} << kPlaceBits);
+
+  // The bits of the least and of the greatest float that are normal: keys between them are in the same order as the
+  // floats of their bits, also where a process has smaller ones taken for zero.
+  static constexpr std::uint32_t kLeastKey = 0x00800000, kNoKey = 0x7F7FFFFF;
+  static_assert((std::uint64_t{1} << (Merges::kMaxRankBits + kPlaceBits)) + kLeastKey < kNoKey);
 
   // PERF: so many that a slot has come from the farthest cache until it is a lane's turn again.
   static constexpr std::size_t kLanes = 12;
 
   static std::uint32_t key_of(std::uint32_t rank, std::size_t place) {
-    return rank == kNoRank ? kNoRank : rank << kPlaceBits | static_cast<std::uint32_t>(place);
+    return rank == kNoRank ? kNoKey : kLeastKey + (rank << kPlaceBits | static_cast<std::uint32_t>(place));
   }
 
   template <class Start>
@@ -102,8 +106,8 @@ class MergeLanes {
     size = start(piece, symbols.data() + 1, keys.data() + 1);
     symbols[0] = symbols[size + 1] = kNoId;
     for (std::size_t i = 1; i < size; ++i) keys[i] = key_of(keys[i], i);
-    keys[0] = kNoRank;
-    for (std::size_t i = std::max<std::size_t>(size, 1); i < size + 1 + kBlock; ++i) keys[i] = kNoRank;
+    keys[0] = kNoKey;
+    for (std::size_t i = std::max<std::size_t>(size, 1); i < size + 1 + kBlock; ++i) keys[i] = kNoKey;
     for (std::size_t i = 0; i <= size; ++i) {
       next[i] = static_cast<std::uint16_t>(i + 1);
       previous[i + 1] = static_cast<std::uint16_t>(i);
@@ -114,33 +118,27 @@ class MergeLanes {
   }
 
   // The least key of those before place `size`, and of as many more as make up a block.
-  std::uint32_t least(const std::uint32_t* keys, std::size_t size) const {
+  static std::uint32_t least(const std::uint32_t* keys, std::size_t size) {
 #if defined(__x86_64__)
-    if (size > 2 * kBlock && has_avx2_) return least_avx2(keys, size);
-#endif
+    // PERF: every x86-64 compares floats; of unsigned numbers, only newer ones take the least of two in one step.
+    const auto load = [keys](std::size_t i) { return _mm_loadu_ps(reinterpret_cast<const float*>(keys + i)); };
+    __m128 some = load(0), others = load(kBlock / 2);
+    for (std::size_t i = kBlock; i < size; i += kBlock) {
+      some = _mm_min_ps(some, load(i));
+      others = _mm_min_ps(others, load(i + kBlock / 2));
+    }
+    some = _mm_min_ps(some, others);
+    some = _mm_min_ps(some, _mm_movehl_ps(some, some));
+    some = _mm_min_ps(some, _mm_shuffle_ps(some, some, 1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_castps_si128(some)));
+#else
     std::array<std::uint32_t, kBlock> some;
     for (std::size_t k = 0; k < kBlock; ++k) some[k] = keys[k];
     for (std::size_t i = kBlock; i < size; i += kBlock)
       for (std::size_t k = 0; k < kBlock; ++k) some[k] = std::min(some[k], keys[i + k]);
-    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
-      for (std::size_t k = 0; k < width; ++k) some[k] = std::min(some[k], some[k + width]);
-    return some[0];
-  }
-
-#if defined(__x86_64__)
-  // SAFETY: keys go on for a block behind the last.
-  __attribute__((target("avx2"))) static std::uint32_t least_avx2(const std::uint32_t* keys, std::size_t size) {
-    const auto load = [keys](std::size_t i) __attribute__((target("avx2"))) {
-      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys + i));
-    };
-    __m256i some = load(0);
-    for (std::size_t i = kBlock; i < size; i += kBlock) some = _mm256_min_epu32(some, load(i));
-    __m128i four = _mm_min_epu32(_mm256_castsi256_si128(some), _mm256_extracti128_si256(some, 1));
-    four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0x4E));
-    four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0xB1));
-    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(four));
-  }
+    return std::ranges::min(some);
 #endif
+  }
 
   // Looks up what the merge before made, and does the next one. False where none is left.
   bool step(Lane& lane) const {
@@ -149,11 +147,12 @@ class MergeLanes {
     const std::size_t before = previous[merged];
     keys[before] = key_of(merges_.find(symbols[before], symbols[merged]), before);
     const std::uint32_t best = least(keys.data(), size);
-    if (best == kNoRank) return false;
+    if (best == kNoKey) return false;
     merged = best & ((1U << kPlaceBits) - 1);
+    const std::uint32_t rank = (best - kLeastKey) >> kPlaceBits;
     const std::size_t gone = next[merged], behind = next[gone];
-    symbols[merged] = merges_.merged(best >> kPlaceBits);
-    keys[gone] = kNoRank;
+    symbols[merged] = merges_.merged(rank);
+    keys[gone] = kNoKey;
     next[merged] = static_cast<std::uint16_t>(behind);
     previous[behind] = static_cast<std::uint16_t>(merged);
     merges_.prefetch(symbols[merged], symbols[behind]);
@@ -162,9 +161,6 @@ class MergeLanes {
   }
 
   const Merges& merges_;
-#if defined(__x86_64__)
-  const bool has_avx2_ = AsciiClasses::has_avx2();
-#endif
   std::array<Lane, kLanes> room_;
   std::array<Lane*, kLanes> lanes_ = [this] {
     std::array<Lane*, kLanes> lanes;

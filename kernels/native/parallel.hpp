@@ -36,7 +36,7 @@ inline void encode_parallel(const Encoder& encoder, std::string_view text, Encod
     try {
       const std::size_t begin = starts[part], end = part + 1 < starts.size() ? starts[part + 1] : text.size();
       std::vector<std::uint32_t>& out = part == 0 ? ids : made[part];
-      out.reserve(out.size() + (part == 0 ? text.size() : end - begin) / 4);
+      out.reserve(out.size() + (part == 0 ? text.size() : end - begin) / 3);
       std::vector<std::size_t> marks;
       encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || part > 0}, {}, out, marks);
     } catch (...) {

@@ -6,12 +6,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "kept_memory.hpp"
 #include "textdiff.hpp"
+#include "to_utf8.hpp"
 
 namespace tokseam::python {
 
@@ -22,11 +28,20 @@ using Array = nb::ndarray<nb::numpy, T>;
 template <class T>
 using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 
+// What arrays of ids were made of, for the next ones. Never destroyed: an array may outlive all else.
+inline KeptVectors<std::uint32_t>& kept_ids() {
+  static auto* kept = new KeptVectors<std::uint32_t>;
+  return *kept;
+}
+
 // Hand a vector over to numpy without copying it.
 template <class T>
 Array<T> to_numpy(std::vector<T> values, std::size_t columns = 1) {
   auto* owned = new std::vector<T>(std::move(values));
-  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  nb::capsule owner(owned, [](void* p) noexcept {
+    const std::unique_ptr<std::vector<T>> done(static_cast<std::vector<T>*>(p));
+    if constexpr (std::is_same_v<T, std::uint32_t>) kept_ids().give_back(std::move(*done));
+  });
   if (columns > 1) return Array<T>(owned->data(), {owned->size() / columns, columns}, owner);
   return Array<T>(owned->data(), {owned->size()}, owner);
 }
@@ -77,24 +92,48 @@ inline nb::list fresh_list(std::size_t size) {
   return list;
 }
 
-// The UTF-8 of a str. An ASCII str is its own UTF-8; another one is encoded for this call only, so that a large text
-// does not keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
+// The UTF-8 of a str. One that has it already, as an ASCII str, lends it; another one is encoded for this call only, so that
+// a large text does not keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
 class Utf8 {
  public:
   explicit Utf8(nb::handle text) {
-    if (PyUnicode_IS_COMPACT_ASCII(text.ptr())) {
-      view_ = {static_cast<const char*>(PyUnicode_DATA(text.ptr())),
-               static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.ptr()))};
+    PyObject* str = text.ptr();
+    const auto count = static_cast<std::size_t>(PyUnicode_GET_LENGTH(str));
+    if (PyUnicode_IS_COMPACT_ASCII(str)) {
+      view_ = {static_cast<const char*>(PyUnicode_DATA(str)), count};
       return;
     }
-    bytes_ = nb::steal<nb::bytes>(PyUnicode_AsUTF8String(text.ptr()));
-    if (!bytes_.is_valid()) throw nb::python_error();
-    view_ = {bytes_.c_str(), bytes_.size()};
+    if (PyUnicode_IS_COMPACT(str)) {
+      const auto* compact = reinterpret_cast<const PyCompactUnicodeObject*>(str);
+      if (compact->utf8 != nullptr) {
+        view_ = {compact->utf8, static_cast<std::size_t>(compact->utf8_length)};
+        return;
+      }
+    }
+    if (PyUnicode_KIND(str) == PyUnicode_1BYTE_KIND)
+      write(PyUnicode_1BYTE_DATA(str), count, str);
+    else if (PyUnicode_KIND(str) == PyUnicode_2BYTE_KIND)
+      write(PyUnicode_2BYTE_DATA(str), count, str);
+    else
+      write(PyUnicode_4BYTE_DATA(str), count, str);
   }
   std::string_view view() const { return view_; }
 
  private:
-  nb::bytes bytes_;
+  template <class Unit>
+  void write(const Unit* units, std::size_t count, PyObject* str) {
+    room_.emplace(count * utf8::kMostWidth<Unit>);
+    const char* end = utf8::write(units, count, room_->data());
+    if (end == nullptr) {
+      // CPython says where the surrogate is.
+      const nb::object none = nb::steal(PyUnicode_AsUTF8String(str));
+      if (!none.is_valid()) throw nb::python_error();
+      throw std::logic_error("a str with a surrogate has UTF-8");
+    }
+    view_ = {room_->data(), static_cast<std::size_t>(end - room_->data())};
+  }
+
+  std::optional<KeptRoom> room_;
   std::string_view view_;
 };
 

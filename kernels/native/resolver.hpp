@@ -19,7 +19,7 @@ namespace tokseam {
 template <class Engine, class Mode>
 class Resolver {
  public:
-  Resolver(const Engine& engine, Mode mode) : engine_(engine), mode_(mode) {}
+  Resolver(const Engine& engine, Mode mode) : engine_(engine), mode_(mode), room_(room()) {}
 
   // Sets ids() and ends().
   void resolve(std::span<const std::string_view> segments) {
@@ -99,15 +99,21 @@ class Resolver {
     void id(std::uint32_t id) const { room.parts.push_back({0, 0, id}); }
   };
 
+  // PERF: kept from call to call; bounded, for a batch of segments is, and a stream of pieces is flushed.
+  static Room& room() {
+    static thread_local Room kept;
+    return kept;
+  }
+
   struct Stream {
     static constexpr std::size_t kTogether = 512;
     Resolver& resolver;
     std::vector<std::uint32_t>& ids;
     void piece(std::string_view text) const {
-      Collect{room_}.piece(text);
-      if (room_.parts.size() >= kTogether) resolver.flush(ids);
+      Collect{resolver.room_}.piece(text);
+      if (resolver.room_.parts.size() >= kTogether) resolver.flush(ids);
     }
-    void id(std::uint32_t id) const { Collect{room_}.id(id); }
+    void id(std::uint32_t id) const { Collect{resolver.room_}.id(id); }
   };
 
   void flush(std::vector<std::uint32_t>& ids) {
@@ -167,8 +173,7 @@ class Resolver {
 
   const Engine& engine_;
   Mode mode_;
-  // PERF: kept from call to call; bounded, for a batch of segments is, and a stream of pieces is flushed.
-  static inline thread_local Room room_;
+  Room& room_;  // PERF: in a shared library a thread's own is far away: found once
 };
 
 }  // namespace tokseam

@@ -8,18 +8,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <span>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "hash.hpp"
+#include "zeroed_array.hpp"
 
 namespace tokseam {
 
@@ -65,7 +63,8 @@ class SegmentCache {
     return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - kShortBits);
   }
 
-  void prefetch(std::size_t slot) const { __builtin_prefetch(short_.get() + 2 * slot); }
+  // PERF: inlined always, or GCC drops it (merges.hpp).
+  [[gnu::always_inline]] void prefetch(std::size_t slot) const { __builtin_prefetch(short_.get() + 2 * slot); }
 
   // Null where it is not kept.
   const Entry* find(const Key& key, std::size_t slot) const {
@@ -99,6 +98,12 @@ class SegmentCache {
   // Whether seed() was called for this mode: asked once.
   bool seeded(std::uint64_t mode) { return std::exchange(seeded_[mode != 0], true); }
 
+  // Large texts come: most of the tables will be there anyhow.
+  void expect_much() {
+    short_.in_large_pages();
+    long_.in_large_pages();
+  }
+
   // The ids of an entry that does not hold them itself; empty where the ring has come round since.
   std::span<const std::uint32_t> in_ring(const Ids& ids) const {
     const std::uint64_t at = std::uint64_t{ids.ids[1]} << 32 | ids.ids[0];
@@ -114,7 +119,7 @@ class SegmentCache {
 
   // Segments of kShortBytes + 1 to kLongBytes bytes.
   LongEntry& long_slot(std::uint64_t hash) { return long_[hash >> (64 - kLongBits)]; }
-  void prefetch_long(std::uint64_t hash) const {
+  [[gnu::always_inline]] void prefetch_long(std::uint64_t hash) const {
     const char* entry = long_[hash >> (64 - kLongBits)].bytes.data();
     __builtin_prefetch(entry);
     __builtin_prefetch(entry + 64);
@@ -217,29 +222,14 @@ class SegmentCache {
     return kept;
   }
 
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  template <class T>
-  using Table = std::unique_ptr<T[], Free>;
-
-  // PERF: from the system as zeros, which is what an empty entry is: pages that no text needs are never there.
-  template <class T>
-  static Table<T> make_table(std::size_t count) {
-    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
-    void* memory = std::calloc(count, sizeof(T));
-    if (memory == nullptr) throw std::bad_alloc();
-    return Table<T>(static_cast<T*>(memory));
-  }
-
-  Table<Entry> short_ = make_table<Entry>(std::size_t{2} << kShortBits);
-  Table<std::uint32_t> ring_ = make_table<std::uint32_t>(kRingIds);
-  Table<HugeEntry> huge_ = make_table<HugeEntry>(std::size_t{1} << kHugeBits);
-  Table<char> bytes_ = make_table<char>(kRingBytes);
+  ZeroedArray<Entry> short_{std::size_t{2} << kShortBits};
+  ZeroedArray<LongEntry> long_{std::size_t{1} << kLongBits};
+  ZeroedArray<std::uint32_t> ring_{kRingIds};
+  ZeroedArray<HugeEntry> huge_{std::size_t{1} << kHugeBits};
+  ZeroedArray<char> bytes_{kRingBytes};
   std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
   std::array<bool, 2> seeded_{};
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
-  Table<LongEntry> long_ = make_table<LongEntry>(std::size_t{1} << kLongBits);
 };
 
 // Lends each call a cache, so that any number of threads may encode at once. At most kKept wait for the next call.
