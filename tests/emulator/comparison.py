@@ -27,12 +27,19 @@ from .device import Device, Encoded
 KEPT_CHARS, KEPT = 1_000, 4_096
 
 #: What is counted: documents and their bytes; documents whose ids or pieces were compared, by what with, and how many
-#: of them had the engine alone; documents that were handed back, by why; batches, and those that were refused.
+#: of them had the engine alone; those among them that needed the chain that normalizes (no piece of theirs is
+#: compared); documents that were handed back, by why; batches, and those that were refused.
 COUNTED = (
     *("batches", "documents", "bytes", "ids_as_recorded", "ids_by_reference", "ids_by_engine", "ids_by_engine_alone"),
-    *("pieces_by_reference", "pieces_by_engine", "bad_text", "suspect", "unsettled", "refused"),
+    *("pieces_by_reference", "pieces_by_engine", "normalized", "bad_text", "suspect", "unsettled", "long_cluster"),
+    "refused",
 )
-FLAGS = {plan.BAD_TEXT: "bad_text", plan.SUSPECT: "suspect", plan.UNSETTLED: "unsettled"}
+FLAGS = {
+    plan.BAD_TEXT: "bad_text",
+    plan.SUSPECT: "suspect",
+    plan.UNSETTLED: "unsettled",
+    plan.LONG_CLUSTER: "long_cluster",
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,27 @@ class Subject:
                 self.differences.append(f"{place}: {wrong}: {one.text[:300]!r}")
         if int(found.document_ids[-1]) != len(found.ids) or int(found.document_pieces[-1]) != found.totals["stretches"]:
             self.differences.append(f"the documents of a batch of {len(batch)} are not all of its ids or pieces")
+        if self.device.host.normalizing is not None:
+            self._check_suspects(
+                [one for one, flags in zip(batch, found.flags, strict=True) if flags == plan.SUSPECT], seed
+            )
         return found
+
+    def _check_suspects(self, suspects: Sequence[Asked], seed: int) -> None:
+        """Encode what one launch found suspect by the chain that normalizes, and compare the ids."""
+        if not suspects:
+            return
+        staged = self.device.host.stage([one.utf8 for one in suspects], [one.split_special_tokens for one in suspects])
+        found = self.device.run(staged, seed=seed, normalizing=True)
+        for number, one in enumerate(suspects):
+            flags = int(found.flags[number])
+            if flags:
+                self.counts.update(name for flag, name in FLAGS.items() if flags & flag)
+                continue
+            self.counts["normalized"] += 1
+            wrong = self._ids_error(one, found.ids_of(number))
+            if wrong:
+                self.differences.append(f"normalized, {one.where}, seed {seed}: {wrong}: {one.text[:300]!r}")
 
     def refuses(self, batch: Sequence[Asked], capacity: plan.Capacity, seed: int = 0) -> None:
         """Run a batch that is larger than the capacity, which must be refused as a whole."""
@@ -99,6 +126,8 @@ class Subject:
             return f"flags {flags}"
         if flags & plan.SUSPECT and not self.normalizes:
             return "suspect, where nothing normalizes"
+        if flags == plan.SUSPECT and self.device.host.normalizing is not None:
+            return ""  # its turn comes
         if flags:
             self.counts.update(name for flag, name in FLAGS.items() if flags & flag)
             return ""

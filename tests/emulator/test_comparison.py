@@ -56,8 +56,8 @@ def test_counts(small: Subject) -> None:
     assert small.differences == []
     assert small.counts == {
         **{"batches": 1, "documents": 6, "bytes": sum(len(one.utf8) for one in batch)},
-        **{"ids_as_recorded": 1, "ids_by_reference": 3, "ids_by_engine": 4, "ids_by_engine_alone": 1},
-        **{"pieces_by_engine": 3, "pieces_by_reference": 3, "suspect": 1, "bad_text": 1},
+        **{"ids_as_recorded": 1, "ids_by_reference": 4, "ids_by_engine": 5, "ids_by_engine_alone": 1},
+        **{"pieces_by_engine": 3, "pieces_by_reference": 3, "normalized": 1, "bad_text": 1},
     }
 
 
