@@ -118,6 +118,9 @@ class AddedTokens {
     return {};
   }
 
+  // Whether a literal's text is in `text`, to be taken for it or not.
+  bool is_in(std::string_view text) const { return !empty() && find(text, 0).begin != kNone; }
+
   // Cut the literals out of `text`: gap(begin, end) for what lies between, literal(begin, end, id) for each.
   template <class Gap, class Literal>
   void cut_out(std::string_view text, bool split_special, const Surroundings& around, Gap&& gap,
