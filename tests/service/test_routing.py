@@ -227,8 +227,8 @@ def test_a_leaving_workers_sessions_go_to_their_heirs() -> None:
     first, faster, *rest = sorted(theirs)
     ask(router, 100, "full", faster)
     assert hand(faster) == []  # its client was faster
-    (sent,) = [one for one in hand(first) if isinstance(one, Send)] or [None]
-    assert sent is None or (sent.job.op, sent.job.client, sent.job.payload) == ("adopt", b"", ["frames"])
+    (sent,) = [one for one in hand(first) if isinstance(one, Send)]
+    assert (sent.job.op, sent.job.client, sent.job.payload) == ("adopt", b"", ["frames"])
     for key in rest:
         hand(key)
     assert router.counters["handed_over"] == 1 + len(rest)

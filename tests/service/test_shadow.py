@@ -426,7 +426,7 @@ def test_an_alarm_is_quarantined_and_told(tokenizer: engine.Tokenizer, tmp_path:
     core = WorkerCore({"ds": tokenizer})
     shell = Shell(core, Settings("ipc:///nowhere", "repair-0"), Quarantine(tmp_path))
     sent: list[Envelope] = []
-    shell._tell = sent.append  # type: ignore[method-assign]
+    shell._tell = sent.append  # type: ignore[method-assign, assignment]
     report = engine.MismatchReport(tokenizer.sha256, "e" * 64, 17, "not a piece boundary")
     shell._raise(Alarm(report, "append", 4, (Step(3, "full", 0, 0, 5, 0, 0, 2),)))
     record = json.loads(next(tmp_path.glob("mismatch-*.json")).read_text())

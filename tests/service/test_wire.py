@@ -397,7 +397,7 @@ def test_frames_go_whole_and_come_whole() -> None:
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         port = router.bind_to_random_port("tcp://127.0.0.1")
         dealer.connect(f"tcp://127.0.0.1:{port}")
-        message = [b"", b"small", os.urandom(100_000), memoryview(b"seen"), b"end"]
+        message: list[bytes | memoryview] = [b"", b"small", os.urandom(100_000), memoryview(b"seen"), b"end"]
         frames.send(dealer, message)
         peer, *got = frames.receive(router, frames.WAIT)
         assert got == [bytes(frame) for frame in message]
