@@ -182,8 +182,7 @@ nb::tuple entry_list(tokseam::EntryList entries) {
 Array<std::uint32_t> encode(const Encoder& encoder, nb::str text, bool split_special, bool continued,
                             std::size_t threads) {
   const Utf8 utf8(text);
-  // One id for three bytes is more than most texts have.
-  std::vector<std::uint32_t> ids = tokseam::python::kept_ids().take(utf8.view().size() / 3);
+  std::vector<std::uint32_t> ids = tokseam::kept_ids().take(utf8.view().size() / tokseam::kBytesPerId);
   {
     nb::gil_scoped_release release;
     tokseam::encode_fresh(encoder, utf8.view(), {split_special, continued}, threads, ids);

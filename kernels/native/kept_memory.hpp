@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -56,6 +57,12 @@ class KeptVectors {
     return none;
   }();
 };
+
+// What answers were made of, for the next ones. Never destroyed: an array of Python's may outlive all else.
+inline KeptVectors<std::uint32_t>& kept_ids() {
+  static auto* kept = new KeptVectors<std::uint32_t>;
+  return *kept;
+}
 
 // A thread's own room for a text, of any bytes at first.
 class KeptRoom {

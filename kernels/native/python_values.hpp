@@ -28,12 +28,6 @@ using Array = nb::ndarray<nb::numpy, T>;
 template <class T>
 using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 
-// What arrays of ids were made of, for the next ones. Never destroyed: an array may outlive all else.
-inline KeptVectors<std::uint32_t>& kept_ids() {
-  static auto* kept = new KeptVectors<std::uint32_t>;
-  return *kept;
-}
-
 // Hand a vector over to numpy without copying it.
 template <class T>
 Array<T> to_numpy(std::vector<T> values, std::size_t columns = 1) {
