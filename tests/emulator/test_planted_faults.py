@@ -392,6 +392,12 @@ def ahead(request: pytest.FixtureRequest) -> Iterator[Ahead]:
     found.stop()
 
 
-@pytest.mark.parametrize("name", FAULTS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One fault in three, since each is a build; all of them from an effort of 2 on."""
+    if "name" in metafunc.fixturenames:
+        names = list(FAULTS)
+        metafunc.parametrize("name", names if metafunc.config.getoption("--effort") >= 2 else names[::3])
+
+
 def test_fault_is_caught(name: str, ahead: Ahead) -> None:
     assert findings_aside(ahead.library(name)) != "", "nobody noticed"
