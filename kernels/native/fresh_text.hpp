@@ -73,7 +73,7 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
   }
   if (!any) return encode_parallel(encoder, text, mode, threads, ids);
 
-  ids.reserve(ids.size() + text.size() / 4);
+  ids.reserve(ids.size() + text.size() / kBytesPerId);
   std::vector<std::size_t> cuts, marks;
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {

@@ -54,7 +54,7 @@ inline MarkedText encode_marked(const Encoder& encoder, std::string_view text, b
       std::vector<std::size_t> inside(made.cuts.begin() + static_cast<std::ptrdiff_t>(firsts[number]),
                                       made.cuts.begin() + static_cast<std::ptrdiff_t>(behind));
       for (std::size_t& cut : inside) cut -= begin;
-      part.ids.reserve((end - begin) / 4);
+      part.ids.reserve((end - begin) / kBytesPerId);
       encoder.encode(text.substr(begin, end - begin), {split_special, number > 0}, inside, part.ids, part.marks);
     } catch (...) {
       part.error = std::current_exception();

@@ -172,6 +172,18 @@ class Subject:
         return self.reference.pieces_error(text, list(claimed), split)
 
 
+def check_validity(tokenizer: engine.Tokenizer, found: Encoded, texts: Sequence[bytes]) -> None:
+    """Check that just what is no UTF-8 is handed back, and that the others have the engine's ids."""
+    for number, text in enumerate(texts):
+        try:
+            decoded = text.decode()
+        except UnicodeDecodeError:
+            assert found.flags[number] & plan.BAD_TEXT, text
+            continue
+        assert found.flags[number] == 0, text
+        assert found.ids_of(number) == tokenizer.encode(decoded).tolist(), text
+
+
 def normalizes(path: Path) -> bool:
     """Whether a tokenizer.json names a normalizer."""
     return json.loads(path.read_bytes()).get("normalizer") is not None

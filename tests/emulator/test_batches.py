@@ -11,7 +11,7 @@ from support.families import Family
 from tokseam.kernels.cuda import plan
 
 from . import cases, documents
-from .comparison import Subject
+from .comparison import Subject, check_validity
 from .device import Device, Encoded
 
 #: The smallest bucket here; a launch of the real one has four times as many threads to run.
@@ -126,14 +126,7 @@ def test_bad_text_is_reported(family: Family, device: Device) -> None:
     for one in bad:
         texts += [one, b"good ", one + b" and more", "\u00e9".encode(), one * 40]
     found = device.run(device.host.stage(texts), seed=4)
-    for number, text in enumerate(texts):
-        try:
-            decoded = text.decode()
-        except UnicodeDecodeError:
-            assert found.flags[number] & plan.BAD_TEXT, text
-            continue
-        assert found.flags[number] == 0, text
-        assert found.ids_of(number) == family.engine.encode(decoded).tolist(), text
+    check_validity(family.engine, found, texts)
 
 
 def test_capacity(family: Family, device: Device) -> None:

@@ -23,6 +23,7 @@ from tokseam.kernels.cuda import plan
 from tokseam.scripts.tokenizer_catalogue import shared_folder
 
 from . import build
+from .comparison import check_validity
 from .device import CHANGES, JOINS, MOST_POINTS, Device, Encoded, Host, Kernels
 
 sys.path.insert(0, str(build.ROOT))
@@ -308,14 +309,7 @@ def test_bad_text_is_reported(each: Formed) -> None:
     for one in bad:
         texts += [one, "e\u0301".encode(), one + b" and more", "\u0301a".encode(), one * 40, b"\x81"]
     found = each.device.run(each.device.host.stage(texts), seed=4, normalizing=True)
-    for number, text in enumerate(texts):
-        try:
-            decoded = text.decode()
-        except UnicodeDecodeError:
-            assert found.flags[number] & plan.BAD_TEXT, text
-            continue
-        assert found.flags[number] == 0, text
-        assert found.ids_of(number) == each.tokenizer.encode(decoded).tolist(), text
+    check_validity(each.tokenizer, found, texts)
 
 
 def test_nothing(each: Formed) -> None:

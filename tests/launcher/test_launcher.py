@@ -12,7 +12,7 @@ import pytest
 from emulator import documents as drawn
 from support import hostile
 from support.families import Family
-from support.synthetic import added, description, native, split
+from support.synthetic import added, description, in_front, native, split
 from tokseam.kernels import _native, engine
 from tokseam.kernels.cuda import buckets, device, plan
 from tokseam.kernels.cuda.launcher import SYNCHRONIZATIONS, Launcher, open_launcher
@@ -65,12 +65,7 @@ def test_batches_of_each_family(family: Family, launcher: Launcher, fake: Fake, 
 def tokenizer() -> engine.Tokenizer:
     """A small one, with literals and a template's ids around a text."""
     described = description([split(r"\p{L}+|\s+|[^\s\p{L}]")], merges=[("a", "b"), (" ", " ")], added_tokens=LITERALS)
-    described["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [900], "tokens": ["<|end|>"]}},
-    }
+    described["post_processor"] = in_front("<|end|>", 900)
     return native(described)[0]
 
 

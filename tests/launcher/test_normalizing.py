@@ -13,7 +13,7 @@ import pytest
 from emulator.device import MOST_POINTS, Host
 from emulator.test_normal_forms import FORMS, cluster, longest_cluster
 from support import hostile
-from support.synthetic import added, description, native, split
+from support.synthetic import added, description, in_front, native, split
 from tokseam.kernels import engine
 from tokseam.kernels.cuda import buckets, plan
 from tokseam.kernels.cuda.launcher import SYNCHRONIZATIONS, Launcher, open_launcher
@@ -32,12 +32,7 @@ def tokenizer(form: str = "NFC") -> engine.Tokenizer:
     literals = LITERALS if form in ("NFC", "NFD") else LITERALS[:2]  # spaces come of others in the other forms
     merges = [("a", "b"), (" ", "a"), ("1", "2"), (" ", " ")]
     described = description([split(PATTERN)], merges=merges, added_tokens=literals, normalizer={"type": form})
-    described["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [900], "tokens": ["<|end|>"]}},
-    }
+    described["post_processor"] = in_front("<|end|>", 900)
     return native(described)[0]
 
 

@@ -78,6 +78,16 @@ def added(content: str, id_: int, **flags: bool) -> dict[str, Any]:
     return {"id": id_, "content": content} | plain | flags
 
 
+def in_front(token: str, id_: int) -> dict[str, Any]:
+    """Return a template that puts one special token in front of a text."""
+    return {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {token: {"id": token, "ids": [id_], "tokens": [token]}},
+    }
+
+
 def pair(described: dict[str, Any]) -> tuple[engine.Tokenizer, HfTokenizer]:
     """Return ours and a fresh reference."""
     content = json.dumps(described, ensure_ascii=False)
