@@ -48,9 +48,9 @@ class Timed:
         self._session = session
         self.taken_ns = 0
 
-    def append(self, delta: Buffer) -> engine.Splice:
+    def append_packed(self, delta: bytes) -> engine.PackedSplice:
         start = time.perf_counter_ns()
-        splice = self._session.append(bytes(delta))
+        splice = self._session.append_packed(delta)
         self.taken_ns = time.perf_counter_ns() - start
         return splice
 
@@ -74,7 +74,7 @@ class Steps:
         self._carry(self._turns.plan_append(text))
         (held,) = self._core.sessions.values()
         self._engine = Timed(held.engine)
-        held.engine = self._engine  # type: ignore[assignment]
+        held.engine = self._engine
 
     def time(self, deltas: list[str], block: int) -> dict[Step, Spread]:
         """Carry appends out, taken back after each block. Returns each step's spread."""

@@ -37,6 +37,10 @@ A client that asks for it is refused.
 `restore` is an operator's: it lifts a tokenizer's demotion to the reference (`Demotion`) on every worker; `n` in its
 reply is 1, or 0 where there was nothing to lift. Until there is authentication, whoever reaches the endpoint may ask.
 
+The headers of an append and of a reply with a patch have their keys in one order and their values in one width, so that
+they are read without parsing a map (layouts.py): v, op, tn, tk, ss, rq, dl, rv, dg; and v, cd, pa, rq, rv, dg, ch, at.
+A map in another order says the same and is answered the same.
+
 Digests are chained blake2b-16 (`digest_full`, `digest_change`): both sides compute one in time of the change.
 
 Limits: no sockets, no clock, no policy (routing.py), no meaning of text (workers/).
@@ -53,10 +57,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgpack
 
+from . import layouts
+
 Buffer = bytes | memoryview
 
-#: Counts up when a peer of the last version could misread a message. Independent of the package's version.
-VERSION: Final = 1
+VERSION: Final = layouts.VERSION
 
 #: Random per client (8 bytes: no two of 2^32 clients meet by chance) and counting within it (8 bytes).
 REQUEST_ID_BYTES: Final = 16
@@ -81,6 +86,9 @@ MESSAGE_MAX_BYTES: Final = 64 * 1024 * 1024
 #: A token has at least one byte of text, its id four bytes: a reply's body is at most 4 times its request's (8 for
 #: offsets, which are two numbers).
 REPLY_EXPANSION: Final = 8
+#: Milliseconds that a client may have left: three weeks.
+_BUDGET_MAX_MS: Final = 2**31
+_REVISION_END: Final = 2**63
 #: Bytes a ZeroMQ ipc path may have: sun_path is 108 with its NUL.
 IPC_PATH_MAX_BYTES: Final = 107
 
@@ -225,11 +233,11 @@ FIELDS: Final[dict[str, tuple[str, Callable[[Any], str | None]]]] = {
     "op": ("operation", _operation_name),
     "rq": ("request id", _bytes(REQUEST_ID_BYTES)),
     "tn": ("tenant", _text(TENANT_MAX_BYTES, may_be_empty=True)),
-    "dl": ("milliseconds left", _integer(0, 2**31)),
+    "dl": ("milliseconds left", _integer(0, _BUDGET_MAX_MS)),
     "tk": ("tokenizer", _text(TOKENIZER_MAX_BYTES)),
     "fl": ("flags", _integer(0, FLAGS_ALL)),
     "ss": ("session id", _text(SESSION_ID_MAX_BYTES)),
-    "rv": ("revision", _integer(0, 2**63 - 1)),
+    "rv": ("revision", _integer(0, _REVISION_END - 1)),
     "dg": ("digest", _bytes(DIGEST_BYTES)),
     "at": ("range", _range),
     "ns": ("new session id", _text(SESSION_ID_MAX_BYTES)),
@@ -271,6 +279,11 @@ class Request:
 
 def pack_request(request: Request) -> list[Buffer]:
     """Return the frames of a request: header, then its body."""
+    if request.op == "append" and request.budget_ms is not None:
+        head = layouts.Head(request.tenant, request.tokenizer, request.session)
+        packed = layouts.pack_append(head, request.request_id, request.budget_ms, request.revision, request.digest)
+        if packed is not None:
+            return [packed, *request.body]
     operation = OPERATIONS[request.op]
     header: dict[str, Any] = {"v": VERSION, "op": request.op, "rq": request.request_id}
     if request.tenant:
@@ -298,7 +311,28 @@ def unpack_request(frames: Sequence[Buffer], message_max_bytes: int = MESSAGE_MA
 
     Raises WireError, which names the place. Sizes are checked before anything is parsed.
     """
-    return _read_quickly(frames, message_max_bytes) or _read_closely(frames, message_max_bytes)
+    known = _read_known(frames, message_max_bytes)
+    if known is not None:
+        return known
+    request = _read_quickly(frames, message_max_bytes) or _read_closely(frames, message_max_bytes)
+    if request.op == "append" and request.budget_ms is not None and type(frames[0]) is bytes:
+        head = layouts.Head(request.tenant, request.tokenizer, request.session)
+        header = (head, request.request_id, request.budget_ms, request.revision, request.digest)
+        layouts.learn_append(frames[0], header)
+    return request
+
+
+def _read_known(frames: Sequence[Buffer], message_max_bytes: int) -> Request | None:
+    """Read an append whose like was read before; None for all else, and for what its tail or its body has wrong."""
+    if len(frames) != 2 or type(frames[0]) is not bytes:
+        return None
+    found = layouts.read_append(frames[0])
+    if found is None:
+        return None
+    (tenant, tokenizer, session), request_id, budget_ms, revision, digest = found
+    if budget_ms > _BUDGET_MAX_MS or revision >= _REVISION_END or len(frames[0]) + len(frames[1]) > message_max_bytes:
+        return None
+    return Request("append", request_id, tenant, budget_ms, tokenizer, 0, session, revision, digest, body=frames[1:])
 
 
 def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request | None:
@@ -328,7 +362,9 @@ def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request |
             # A code point has at most four bytes, and this is the quick way: texts that may be too long take the other.
             type(request.tenant) is str
             and len(request.tenant) <= TENANT_MAX_BYTES // 4
-            and ("dl" not in header if budget_ms is None else type(budget_ms) is int and 0 <= budget_ms <= 2**31)
+            and (
+                "dl" not in header if budget_ms is None else type(budget_ms) is int and 0 <= budget_ms <= _BUDGET_MAX_MS
+            )
             and type(request.flags) is int
             and 0 <= request.flags <= FLAGS_ALL
         ):
@@ -344,7 +380,7 @@ def _read_quickly(frames: Sequence[Buffer], message_max_bytes: int) -> Request |
                 return None
             if "rv" in required:
                 revision, digest = header["rv"], header["dg"]
-                if not (type(revision) is int and 0 <= revision < 2**63):
+                if not (type(revision) is int and 0 <= revision < _REVISION_END):
                     return None
                 if not (type(digest) is bytes and len(digest) == DIGEST_BYTES):
                     return None
@@ -478,6 +514,9 @@ class Reply:
 
 def pack_reply(reply: Reply) -> list[Buffer]:
     """Return the frames of a reply: header, then its body."""
+    packed = _pack_patch(reply)
+    if packed is not None:
+        return [packed, *reply.body]
     header: dict[str, Any] = {"v": VERSION, "rq": reply.request_id, "cd": reply.code}
     if reply.message:
         header["ms"] = reply.message
@@ -504,8 +543,43 @@ def pack_reply(reply: Reply) -> list[Buffer]:
     return [msgpack.packb(header), *reply.body]
 
 
+def _pack_patch(reply: Reply) -> bytes | None:
+    """Return the header of a reply with a patch and nothing else; None for any other."""
+    if (
+        reply.path is None
+        or reply.request_id is None
+        or reply.revision is None
+        or reply.digest is None
+        or reply.chars_encoded is None
+        or reply.start is None
+        or reply.stop is None
+        or reply.code != OK
+        or reply.message
+        or reply.retry_after_ms is not None
+        or reply.count is not None
+        or reply.tokenizers is not None
+        or reply.stats is not None
+        or reply.limits is not None
+    ):
+        return None
+    return layouts.pack_patch(
+        reply.path,
+        reply.request_id,
+        reply.revision,
+        reply.digest,
+        reply.chars_encoded,
+        reply.start,
+        reply.stop,
+    )
+
+
 def unpack_reply(frames: Sequence[Buffer]) -> Reply:
     """Read a reply. Raises WireError('internal') when a broker of another version or no broker at all answered."""
+    if frames and type(frames[0]) is bytes:
+        patch = layouts.read_patch(frames[0])
+        if patch is not None:
+            path, request_id, revision, digest, chars, start, stop = patch
+            return Reply(request_id, OK, "", None, revision, digest, start, stop, path, chars, body=frames[1:])
     try:
         header = msgpack.unpackb(frames[0])
         if header["v"] != VERSION:
@@ -628,43 +702,32 @@ def pack_envelope(envelope: Envelope) -> bytes:
     return packed
 
 
-#: All but the last bytes of the two envelopes that every request pays for: a job's number follows.
-_WORK: Final = msgpack.packb({"v": VERSION, "op": "work", "jb": 0})[:-1]
-_DONE: Final = msgpack.packb({"v": VERSION, "op": "done", "jb": 0})[:-1]
+#: All but the last bytes of the two envelopes that every request pays for: a job's number follows, in eight bytes.
+_JOB_BYTES: Final = 8
+_WORK: Final[bytes] = msgpack.packb({"v": VERSION, "op": "work", "jb": 2**64 - 1})[:-_JOB_BYTES]
+_DONE: Final[bytes] = msgpack.packb({"v": VERSION, "op": "done", "jb": 2**64 - 1})[:-_JOB_BYTES]
 
 
 def pack_work(job: int) -> bytes:
     """Return the envelope around a request on its way to a worker."""
-    packed: bytes = _WORK + msgpack.packb(job)
-    return packed
+    return _WORK + job.to_bytes(_JOB_BYTES, "big")
 
 
 def pack_done(job: int, code: str) -> bytes:
     """Return the envelope around a reply on its way to the broker."""
     if code != OK:
         return pack_envelope(Envelope("done", job=job, code=code))
-    packed: bytes = _DONE + msgpack.packb(job)
-    return packed
+    return _DONE + job.to_bytes(_JOB_BYTES, "big")
 
 
 def work_job(frame: Buffer) -> int | None:
     """Return the job of an envelope made by `pack_work`; None for any other, which `unpack_envelope` reads."""
-    return _job_behind(_WORK, frame)
+    return int.from_bytes(frame[-_JOB_BYTES:], "big") if frame[:-_JOB_BYTES] == _WORK else None
 
 
 def done_job(frame: Buffer) -> int | None:
     """Return the job of an envelope made by `pack_done` with 'ok'; None for any other."""
-    return _job_behind(_DONE, frame)
-
-
-def _job_behind(beginning: bytes, frame: Buffer) -> int | None:
-    if type(frame) is not bytes or not frame.startswith(beginning):
-        return None
-    try:
-        job = msgpack.unpackb(frame[len(beginning) :])
-    except (ValueError, msgpack.exceptions.UnpackException):
-        return None
-    return job if type(job) is int else None
+    return int.from_bytes(frame[-_JOB_BYTES:], "big") if frame[:-_JOB_BYTES] == _DONE else None
 
 
 def unpack_envelope(frame: Buffer) -> Envelope:

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -352,15 +352,14 @@ class Service:
 
     # -- instructions -----------------------------------------------------------------------------------------
 
-    def _perform(self, instructions: Iterable[Instruction]) -> None:
-        pending = list(instructions)
+    def _perform(self, pending: list[Instruction]) -> None:
         for instruction in pending:  # grows while it is gone through
             if isinstance(instruction, Send):
-                job = instruction.job
+                worker, job = instruction
                 try:
-                    frames.send(self._back, [instruction.worker, protocol.pack_work(job.number), *job.payload])
+                    frames.send(self._back, [worker, protocol.pack_work(job.number), *job.payload])
                 except zmq.ZMQError:
-                    pending += self.router.on_unreachable(instruction.worker, time.monotonic())
+                    pending += self.router.on_unreachable(worker, time.monotonic())
             elif isinstance(instruction, Answer):
                 self._reply(
                     instruction.client,

@@ -33,7 +33,8 @@ def id_list(body: Buffer) -> list[int]:
     """Return a body as a list."""
     if len(body) % 4:
         raise InternalError(f"{len(body)} bytes are no sequence of uint32")
-    return as_list(np.frombuffer(body, dtype="<u4").astype(np.uint32, copy=False))
+    made: list[int] = _native().list_of_packed(bytes(body))
+    return made
 
 
 @cache

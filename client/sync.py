@@ -232,13 +232,14 @@ class Tier:
         return reply
 
     def _call(
-        self, request: Request, timeout: float | None = None, meanwhile: Callable[[], object] | None = None
+        self, request: Request, deadline: float | None = None, meanwhile: Callable[[], object] | None = None
     ) -> Reply:
         """Carry a request out: asks again while the tier is busy. `meanwhile` is called while the answer is under way.
 
-        Raises the error that it is answered with.
+        Raises the error that it is answered with. `deadline` is one of the monotonic clock; without it, the tier's.
         """
-        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        if deadline is None:
+            deadline = time.monotonic() + self.timeout
         while True:
             reply = self._transport.exchange_one(*self._packed(request, deadline), deadline, meanwhile)
             if reply.code == protocol.OK:
@@ -281,7 +282,7 @@ class Tier:
         return request.request_id, frames
 
     def _hello(self, timeout: float) -> None:
-        reply = self._call(self._request("hello"), timeout)
+        reply = self._call(self._request("hello"), time.monotonic() + timeout)
         self._tokenizers = reply.tokenizers or []
         self._message_bytes = (reply.limits or {}).get("message_bytes", self._message_bytes)
 
@@ -332,15 +333,15 @@ class Session:
 
     def encode_patch(self, text: str) -> Patch:
         """Return how the ids change from the last turn's to those of this turn's whole text."""
-        return self._apply(lambda: self._turns.plan_turn(text))
+        return self._apply(self._turns.plan_turn, text)
 
     def append_patch(self, delta: str) -> Patch:
         """Add to the text; return how the ids change, in time of the change."""
-        return self._apply(lambda: self._turns.plan_append(delta))
+        return self._apply(self._turns.plan_append, delta)
 
     def edit(self, start: int, stop: int, replacement: str) -> Patch:
         """Replace the code points [start, stop); return how the ids change, in time of the change."""
-        return self._apply(lambda: self._turns.plan_edit(start, stop, replacement))
+        return self._apply(self._turns.plan_edit, start, stop, replacement)
 
     @property
     def ids(self) -> list[int]:
@@ -387,7 +388,7 @@ class Session:
             self._closed = True
             if self._turns.base is not None:
                 with contextlib.suppress(TokseamError):
-                    self._tier._call(self._request("close"), CLOSE_TIMEOUT_S)
+                    self._tier._call(self._request("close"), time.monotonic() + CLOSE_TIMEOUT_S)
 
     def __enter__(self) -> Session:
         return self
@@ -406,26 +407,25 @@ class Session:
         if self._closed:
             raise ClosedError(f"session {self.session_id!r} is closed")
 
-    def _apply(self, plan: Callable[[], Change]) -> Patch:
-        """Carry a change out; lost state is sent again in full, unseen by the caller."""
+    def _apply(self, plan: Callable[..., Change], *asked: Any) -> Patch:
+        """Carry out the change that is planned; lost state is sent again in full, unseen by the caller."""
         with self._lock:
             self._check_open()
-            started = time.perf_counter()
+            started = time.monotonic()
             turns = self._turns
-            change = plan()
-            deadline = time.monotonic() + self._tier.timeout
+            change = plan(*asked)
+            deadline = started + self._tier.timeout
             for attempt in range(1, ATTEMPTS + 1):
                 message = turns.message(change)
                 if message is None:
-                    self._last = Outcome("append", 0, time.perf_counter() - started)
+                    self._last = Outcome("append", 0, time.monotonic() - started)
                     return turns.nothing()
                 request = self._request(message.op)
                 turns.address(request, message, change)
-                left = deadline - time.monotonic()
-                if left <= 0:
+                if time.monotonic() >= deadline:
                     raise RequestTimeoutError("no worker kept the session long enough to answer in time")
                 try:
-                    reply = self._tier._call(request, left, message.prepare)
+                    reply = self._tier._call(request, deadline, message.prepare)
                     patch = turns.take(change, message, reply)
                 except StaleError:
                     turns.base = None
@@ -433,7 +433,7 @@ class Session:
                         raise
                     continue
                 path: Any = reply.path
-                self._last = Outcome(path, reply.chars_encoded or 0, time.perf_counter() - started)
+                self._last = Outcome(path, reply.chars_encoded or 0, time.monotonic() - started)
                 return patch
             raise AssertionError("unreachable")
 

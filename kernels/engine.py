@@ -21,7 +21,7 @@ from .errors import UnsupportedError
 from .facts import Facts
 from .offsets import Trimmer
 from .reference import Ids, LazyReference, Positions, Reference, Text, TiktokenReference, as_str, as_text, bad_text
-from .session import Marked, NativeSession, ReferenceSession, Session, Splice, Work, check_range
+from .session import Marked, NativeSession, PackedSplice, ReferenceSession, Session, Splice, Work, check_range
 from .sources import Made, Opened, Source, open_source
 
 #: Reports of broken proofs that are kept in memory, newest last; each also counts in `mismatches`.
@@ -301,6 +301,7 @@ __all__ = [
     "Ids",
     "Marked",
     "MismatchReport",
+    "PackedSplice",
     "Positions",
     "Session",
     "Splice",

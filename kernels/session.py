@@ -7,7 +7,7 @@ knows only the text. No sockets, no clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Splice(NamedTuple):
 
 #: The same with the ids as a list: start, stop, ids.
 ListSplice = tuple[int, int, list[int]]
+#: The same with the ids as little-endian uint32 bytes.
+PackedSplice = tuple[int, int, bytes]
 
 
 class Work(NamedTuple):
@@ -84,6 +86,12 @@ class Session(Protocol):
 
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
         """Replace the code points [start, stop). Raises BadEditError, BadTextError."""
+
+    def append_packed(self, delta: bytes) -> PackedSplice:
+        """As append, from UTF-8 to bytes of ids: what a message holds and what its reply does."""
+
+    def edit_packed(self, start: int, stop: int, replacement: bytes) -> PackedSplice:
+        """As edit, from UTF-8 to bytes of ids."""
 
     def append_list(self, delta: str) -> ListSplice:
         """As append, or as reset where there is no text yet, with the ids as a list."""
@@ -147,6 +155,12 @@ class ReferenceSession:
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
         check_range(start, stop, len(self._text))
         return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
+
+    def append_packed(self, delta: bytes) -> PackedSplice:
+        return _as_packed(self.append(delta))
+
+    def edit_packed(self, start: int, stop: int, replacement: bytes) -> PackedSplice:
+        return _as_packed(self.edit(start, stop, replacement))
 
     def append_list(self, delta: str) -> ListSplice:
         return _as_list(self.append(delta))
@@ -275,6 +289,26 @@ class NativeSession:
         except UnicodeEncodeError as error:
             raise bad_text(replacement, error) from None
 
+    def append_packed(self, delta: bytes) -> PackedSplice:
+        if self._fallen_back:
+            return self._fallen_back.append_packed(delta)
+        store = self._store
+        try:
+            made = store.append_packed(delta)
+        except _native.OverlapMismatch as error:
+            return _as_packed(self._fall_back(error, store.text() + as_text(delta)))
+        return self._packed("append", made or _not_utf8(delta))
+
+    def edit_packed(self, start: int, stop: int, replacement: bytes) -> PackedSplice:
+        if self._fallen_back:
+            return self._fallen_back.edit_packed(start, stop, replacement)
+        check_range(start, stop, self._store.chars)
+        try:
+            made = self._store.edit_packed(start, stop, replacement)
+        except _native.OverlapMismatch as error:
+            return _as_packed(self._fall_back(error, self._changed(start, stop, as_text(replacement))))
+        return self._packed("edit", made or _not_utf8(replacement))
+
     def append_list(self, delta: str) -> ListSplice:
         if self._fallen_back:
             return self._fallen_back.append_list(delta)
@@ -348,6 +382,11 @@ class NativeSession:
         self._work = (path, self._store.chars_encoded)
         return Splice(splice[0] + self._shift, splice[1] + self._shift, splice[2])
 
+    def _packed(self, path: PathTaken, made: tuple[int, int, bytes, int]) -> PackedSplice:
+        start, stop, ids, chars = made
+        self._work = (path, chars)
+        return start + self._shift, stop + self._shift, ids
+
     def _changed(self, start: int, stop: int, replacement: str) -> str:
         text = self._store.text()
         return text[:start] + replacement + text[stop:]
@@ -369,6 +408,16 @@ def check_range(start: int, stop: int, length: int) -> None:
 
 def _as_list(splice: Splice) -> ListSplice:
     return splice.start, splice.stop, _native.list_of(splice.ids)
+
+
+def _as_packed(splice: Splice) -> PackedSplice:
+    return splice.start, splice.stop, splice.ids.astype("<u4", copy=False).tobytes()
+
+
+def _not_utf8(text: bytes) -> NoReturn:
+    """Raise what is wrong with a text that the native store refused."""
+    as_text(text)
+    raise AssertionError("the native store refused UTF-8")
 
 
 def splice_between(old: Ids, new: Ids) -> Splice:

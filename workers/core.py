@@ -35,7 +35,7 @@ from tokseam.broker.protocol import (
 from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTextError
 
-from .answering import Answering, Seam, bad_text_of, named, numbers, packed_numbers, texts_of
+from .answering import Answering, Draft, Seam, bad_text_of, named, numbers, packed_numbers, texts_of
 from .sampling import HISTORY_STEPS, Sampler, Step
 
 log = logging.getLogger("tokseam.worker")
@@ -125,6 +125,11 @@ _COUNTERS = (
 )
 
 
+#: Paths in time of the change.
+_REPAIRS = frozenset({"append", "edit"})
+_PATH_COUNTERS = {path: f"path_{path}" for path in ("append", "edit", "fresh", "reference")}
+
+
 class WorkerCore(Answering):
     """Sessions by tenant and id, and an answer for every request."""
 
@@ -190,19 +195,28 @@ class WorkerCore(Answering):
         except Exception as error:
             return self._refusal(error, request_id)
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether what `settle` is owed is next to nothing: the books of a change that was repaired, and no sample."""
+        owed = self._unsettled
+        return owed is not None and owed.reply.path in _REPAIRS and not self._drafts
+
     def settle(self) -> None:
         """Keep the books of the last answer: its reply for a resend, memory, history, alarm, samples. Never raises."""
-        unsettled, self._unsettled = self._unsettled, None
-        drafts, self._drafts = self._drafts, []
-        if unsettled is None:
+        owed, self._unsettled = self._unsettled, None
+        drafts: list[Draft] = []
+        if self._drafts:
+            drafts, self._drafts = self._drafts, drafts
+        if owed is None:
             return
-        request, held, reply, packed = unsettled
+        request, held, reply, packed = owed
         try:
             if held is not None:
                 self._keep(held, request.request_id, packed)
                 self._record(request, held, reply)
                 self._measure(request.new_key if request.op == "fork" else request.key, held)
-                self._watch(request, held)
+                if self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
+                    self._alarm(request, held)
         except Exception:
             self.counters["failed"] += 1
             log.exception("the books of an answer could not be kept")
@@ -256,7 +270,7 @@ class WorkerCore(Answering):
         if previous is not None and previous.digest == digest:
             # Sent again after its reply was lost: the state stays, or a continuation under way would find it stale.
             self._draw(request, tokenizer.sha256, request.flags, text)
-            return self._patched(request, previous, engine.Splice(0, 0, previous.engine.ids())), previous
+            return self._patched(request, previous, 0, 0, packed_numbers(previous.engine.ids())), previous
         session = _session(tokenizer, request.flags)
         session.reset(text)
         held = Held(
@@ -272,8 +286,7 @@ class WorkerCore(Answering):
             held.seeds.extend(previous.seeds)
         self._hold(request.key, held)
         self._draw(request, tokenizer.sha256, request.flags, text)
-        ids = session.ids()
-        return self._patched(request, held, engine.Splice(0, 0, ids)), held
+        return self._patched(request, held, 0, 0, packed_numbers(session.ids())), held
 
     def _change(self, request: Request) -> tuple[Reply, Held]:
         held = self._at_base(request)
@@ -282,14 +295,15 @@ class WorkerCore(Answering):
             held.text_bytes = len(held.engine.text().encode())
             self._check_text_size(request, held.text_bytes + len(payload))
         self._draw(request, held.sha256, held.flags, payload, held)
+        given = bytes(payload)  # bytes that are bytes are not copied
         if request.op == "append":
-            splice = held.engine.append(payload)
+            start, stop, ids = held.engine.append_packed(given)
         else:
-            splice = held.engine.edit(request.start, request.stop, payload)
+            start, stop, ids = held.engine.edit_packed(request.start, request.stop, given)
         held.text_bytes += len(payload)
         held.revision += 1
         held.digest = protocol.digest_change(held.digest, request.op, request.start, request.stop, payload)
-        return self._patched(request, held, splice), held
+        return self._patched(request, held, start, stop, ids), held
 
     def _fork(self, request: Request) -> tuple[Reply, Held]:
         held = self._at_base(request)
@@ -379,38 +393,32 @@ class WorkerCore(Answering):
             request.revision, request.digest = held.revision, held.digest
             yield protocol.pack_request(request)
 
-    def _patched(self, request: Request, held: Held, splice: engine.Splice) -> Reply:
-        path, chars_encoded = held.engine.work
+    def _patched(self, request: Request, held: Held, start: int, stop: int, ids: bytes) -> Reply:
+        path, chars = held.engine.work
         return Reply(
-            request.request_id,
-            revision=held.revision,
-            digest=held.digest,
-            start=splice.start,
-            stop=splice.stop,
-            path=path,
-            chars_encoded=chars_encoded,
-            body=(packed_numbers(splice.ids),),
+            request.request_id, OK, "", None, held.revision, held.digest, start, stop, path, chars, body=(ids,)
         )
 
     def _record(self, request: Request, held: Held, reply: Reply) -> None:
         """Enter a step that was answered into the counters and the session's history."""
         if reply.start is None or reply.stop is None or reply.path is None:
             return  # a fork changes nothing
-        self.counters[f"path_{reply.path}"] += 1
-        self.counters["chars_encoded"] += reply.chars_encoded or 0
-        asked = (held.revision, request.op, request.start, request.stop, len(request.body[0]))
-        held.history.append(Step(*asked, reply.start, reply.stop, len(reply.body[0]) // 4))
+        counters = self.counters
+        counters[_PATH_COUNTERS[reply.path]] += 1
+        counters["chars_encoded"] += reply.chars_encoded or 0
+        size, new = len(request.body[0]), len(reply.body[0]) // 4
+        step = (held.revision, request.op, request.start, request.stop, size, reply.start, reply.stop, new)
+        held.history.append(Step._make(step))
 
     def _forget(self, sha256: str) -> None:
         """Drop a tokenizer's sessions: each client finds its own stale, and sends the full text."""
+        self.settle()  # the books of one that is dropped can't be kept
         for key in [key for key, held in self.sessions.items() if held.sha256 == sha256]:
             self._drop(key)
 
-    def _watch(self, request: Request, held: Held) -> None:
-        """Raise an alarm where the engine caught itself since the last look."""
+    def _alarm(self, request: Request, held: Held) -> None:
+        """Raise an alarm: the engine caught itself since the last look."""
         native = self._admitted[held.sha256]
-        if native.mismatches == self._mismatches_seen[held.sha256]:
-            return
         self._mismatches_seen[held.sha256] = native.mismatches
         self.alarms.append(Alarm(native.reports[-1], request.op, held.revision, tuple(held.history)))
 
@@ -419,16 +427,17 @@ class WorkerCore(Answering):
     def _at_base(self, request: Request) -> Held:
         """Return the session if it stands where the request builds on. Raises WireError('stale') if it does not."""
         sha256 = self._tokenizer(request).sha256
-        held = self.sessions.get(request.key)
+        key = request.key
+        held = self.sessions.get(key)
         if held is None:
             raise WireError(STALE, "the session is not here; send the full text", request.request_id)
-        if (held.revision, held.digest, held.sha256) != (request.revision, request.digest, sha256):
+        if held.revision != request.revision or held.digest != request.digest or held.sha256 != sha256:
             raise WireError(
                 STALE,
                 f"the session is at revision {held.revision} of another text; send the full text",
                 request.request_id,
             )
-        self.sessions.move_to_end(request.key)
+        self.sessions.move_to_end(key)
         return held
 
     def _stored(self, request: Request) -> list[Buffer] | None:
@@ -439,14 +448,14 @@ class WorkerCore(Answering):
         return None if held is None else held.replies.get(request.request_id)
 
     def _keep(self, held: Held, request_id: bytes, packed: list[Buffer]) -> None:
-        size = sum(len(frame) for frame in packed)
+        size = sum(map(len, packed))
         if size > self.limits.reply_bytes:
             return
         held.replies[request_id] = packed
         held.reply_bytes += size
         while len(held.replies) > self.limits.replies:
             _, oldest = held.replies.popitem(last=False)
-            held.reply_bytes -= sum(len(frame) for frame in oldest)
+            held.reply_bytes -= sum(map(len, oldest))
 
     def _hold(self, key: SessionKey, held: Held) -> None:
         self._drop(key)

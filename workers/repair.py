@@ -20,6 +20,7 @@ from . import shell
 from .answering import Seam
 from .core import Alarm, Limits, WorkerCore
 from .quarantine import Quarantine, demotion_of, history_of, iso_time
+from .speed import TELLING_BYTES
 
 log = logging.getLogger("tokseam.worker")
 
@@ -38,12 +39,21 @@ class Shell(shell.Shell[WorkerCore]):
         self.quarantine = quarantine
 
     def _work(self, job: int, message: list[bytes]) -> None:
-        """Answer a request; what the answer need not wait for comes once it is out."""
+        """Answer a request, and lie down: the sooner this thread sleeps, the sooner others carry the answer on.
+
+        What the answer need not wait for comes when there is nothing to do, or with the next one.
+        """
         self._counted = True
-        started = time.monotonic()
-        code, reply = self.core.answer(message[1:], started)
+        core = self.core
+        started = self._last_heard
+        code, reply = core.answer(message[1:], started)
         self._send(protocol.pack_done(job, code), reply)
-        self.speed.note(self.core.encoded_bytes, started, time.monotonic())
+        if core.encoded_bytes >= TELLING_BYTES:
+            self.speed.note(core.encoded_bytes, started, time.monotonic())
+        if not core.can_wait:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         self.core.settle()
         if self.core.samples:
             self._hand_over_samples()
@@ -57,6 +67,7 @@ class Shell(shell.Shell[WorkerCore]):
 
     def _part(self) -> None:
         assert self._socket is not None
+        self._catch_up()
         handover = protocol.pack_envelope(Envelope("handover"))
         stop_by = time.monotonic() + HANDOVER_S
         for message in self.core.parting():

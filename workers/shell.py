@@ -174,6 +174,7 @@ class Shell(ABC, Generic[Core]):
             message = frames.receive(self._socket, frames.WAIT)
         except zmq.Again:
             heard = False
+            self._catch_up()
         else:
             self._last_heard = time.monotonic()
             self._backoff_s = BACKOFF_MIN_S
@@ -184,6 +185,7 @@ class Shell(ABC, Generic[Core]):
         if now - self._last_beat < beat_s or self._stopping:
             return
         self._last_beat = now
+        self._catch_up()  # its counters are told below
         # Silence counts only while listening: what came during a long request is still in the socket.
         if now - self._last_heard > settings.heartbeat_s * settings.misses and not heard:
             self._reconnect()
@@ -223,6 +225,9 @@ class Shell(ABC, Generic[Core]):
     @abstractmethod
     def _work(self, job: int, message: list[bytes]) -> None:
         """Answer a request, now or soon: `message` is its envelope and its frames."""
+
+    def _catch_up(self) -> None:
+        """Do what was put off; nothing waits for it, and a worker may have nothing of the kind."""
 
     def _engine(self) -> str:
         """Return the name of the batch engine; a worker that owns sessions has none."""
@@ -297,6 +302,7 @@ class Shell(ABC, Generic[Core]):
         try:
             self._socket.send(protocol.pack_envelope(Envelope("leave")), zmq.DONTWAIT)
             while self._socket.poll(LEAVE_MS):
+                self._last_heard = time.monotonic()
                 self._receive(frames.receive(self._socket))
             self._part()
             self._socket.send(protocol.pack_envelope(Envelope("disconnect")), zmq.DONTWAIT)

@@ -4,8 +4,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,6 +66,11 @@ class IdNumbers {
     return entry.number;
   }
 
+  // PERF: the places of a text's ids lie anywhere, and what lies there too: told ahead, they are fetched side by side. A
+  // list of 340 ids that others drove out of the caches takes 6 us, without this 10 (bench roundtrip, the client).
+  static void fetch_place(std::uint32_t id) { __builtin_prefetch(&entries_[id % kEntries], 1); }
+  static void fetch_number(std::uint32_t id) { __builtin_prefetch(entries_[id % kEntries].number, 1); }
+
  private:
   struct Entry {
     PyObject* number;  // null until an id of this place is asked for; kept until another one is
@@ -75,14 +83,34 @@ class IdNumbers {
 
 // Puts `values` into `list` from `at` on; those places must be fresh. Raises MemoryError.
 inline void put_ids(nb::handle list, std::size_t at, std::span<const std::uint32_t> values) {
-  for (const std::uint32_t value : values)
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(at++), IdNumbers::of(value));
+  constexpr std::size_t kPlacesAhead = 24, kNumbersAhead = 12;
+  for (const std::uint32_t value : values.first(std::min(values.size(), kPlacesAhead))) IdNumbers::fetch_place(value);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    if (values.size() - k > kPlacesAhead) IdNumbers::fetch_place(values[k + kPlacesAhead]);
+    if (values.size() - k > kNumbersAhead) IdNumbers::fetch_number(values[k + kNumbersAhead]);
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(at++), IdNumbers::of(values[k]));
+  }
 }
 
 // A list of so many places, all of them to be filled at once.
 inline nb::list fresh_list(std::size_t size) {
   nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(size)));
   if (!list.is_valid()) throw nb::python_error();
+  return list;
+}
+
+// Ids as bytes and back: little-endian uint32, the wire's form.
+static_assert(std::endian::native == std::endian::little, "bytes of ids are copied as they lie in memory");
+
+inline nb::bytes packed_ids(std::span<const std::uint32_t> ids) {
+  return nb::bytes(reinterpret_cast<const char*>(ids.data()), ids.size_bytes());
+}
+// The bytes of whole ids alone. They may lie at any address.
+inline nb::list unpacked_list(std::string_view packed) {
+  std::vector<std::uint32_t> ids(packed.size() / sizeof(std::uint32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), packed.data(), ids.size() * sizeof(std::uint32_t));
+  nb::list list = fresh_list(ids.size());
+  put_ids(list, 0, ids);
   return list;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "code_points.hpp"
 #include "encoder.hpp"
 #include "marked_encode.hpp"
 #include "python_values.hpp"
@@ -57,6 +58,11 @@ class NativeSession {
   nb::tuple append_list(nb::str delta) { return with_list(change(delta, at_end())); }
   nb::tuple edit_list(std::size_t start, std::size_t stop, nb::str replacement) {
     return with_list(change(replacement, inside(start, stop)));
+  }
+  // As on the wire: UTF-8 in, little-endian uint32 out, and nothing of Python between. None for what is no UTF-8.
+  nb::object append_packed(nb::bytes delta) { return packed_change(delta, at_end()); }
+  nb::object edit_packed(std::size_t start, std::size_t stop, nb::bytes replacement) {
+    return packed_change(replacement, inside(start, stop));
   }
   // Positions and marks are uint32: a text here has fewer than 2^32 bytes.
   void seed(nb::str text, const Input<std::uint32_t>& ids, const Input<std::uint32_t>& cuts,
@@ -105,6 +111,17 @@ class NativeSession {
     nb::gil_scoped_release release;
     return operation(utf8.view());
   }
+  template <class Operation>
+  nb::object packed_change(const nb::bytes& text, Operation&& operation) {
+    const std::string_view view(text.c_str(), text.size());
+    Splice splice;
+    {
+      nb::gil_scoped_release release;
+      if (!utf8::valid(view)) return nb::none();
+      splice = operation(view);
+    }
+    return nb::make_tuple(splice.start, splice.stop, packed_ids(splice.ids), store_.last().chars_encoded);
+  }
   static nb::tuple with_array(Splice splice) {
     return nb::make_tuple(splice.start, splice.stop, to_numpy(std::move(splice.ids)));
   }
@@ -117,6 +134,11 @@ class NativeSession {
   nb::object owner_;
   Store store_;
 };
+
+nb::list list_of_packed(nb::bytes packed) {
+  if (packed.size() % sizeof(std::uint32_t) != 0) throw nb::value_error("the bytes are no sequence of uint32");
+  return unpacked_list({packed.c_str(), packed.size()});
+}
 
 nb::list list_of(const Input<std::uint32_t>& ids) {
   nb::list list = fresh_list(ids.size());
@@ -148,6 +170,7 @@ void bind_sessions(nb::module_& m) {
   m.def("shared_ends", &shared_ends_of, nb::arg("a"), nb::arg("b"),
         "Code points that two texts share at the start and, beyond that, at the end.");
   m.def("list_of", &list_of, nb::arg("ids"), "The ids of a uint32 array as a list.");
+  m.def("list_of_packed", &list_of_packed, nb::arg("packed"), "The ids in little-endian uint32 bytes as a list.");
 
   m.def("encode_for_seed", &encode_for_seed, nb::arg("encoder"), nb::arg("text"), nb::arg("split_special") = false,
         nb::arg("threads") = 1, "What Session.seed takes: uint32 ids, cuts in bytes, and the ids before each cut.");
@@ -161,6 +184,9 @@ void bind_sessions(nb::module_& m) {
            "Replace all: start, stop, list, code points encoded.")
       .def("append_list", &NativeSession::append_list, nb::arg("delta"))
       .def("edit_list", &NativeSession::edit_list, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
+      .def("append_packed", &NativeSession::append_packed, nb::arg("delta"),
+           "UTF-8 in; start, stop, little-endian uint32 bytes, code points encoded. None for what is no UTF-8.")
+      .def("edit_packed", &NativeSession::edit_packed, nb::arg("start"), nb::arg("stop"), nb::arg("replacement"))
       .def("shared_ends", &NativeSession::ends_shared_with, nb::arg("text"),
            "Code points that the session's text and another share at the start and, beyond that, at the end.")
       .def("seed", &NativeSession::seed, nb::arg("text"), nb::arg("ids"), nb::arg("cuts"), nb::arg("marks"),

@@ -57,6 +57,36 @@ def test_history_of_code(family: Family, rng: random.Random, effort: float) -> N
     twin.check()
 
 
+@pytest.mark.parametrize("flags", [(False, False), (True, True)], ids=["plain", "add-split"])
+def test_packed_changes_are_the_same(
+    family: Family, rng: random.Random, effort: float, flags: tuple[bool, bool]
+) -> None:
+    """UTF-8 in and bytes of ids out: splice by splice what str and arrays give, refusals included."""
+    alphabet = [*hostile.atoms(family.literals), "caf\u00e9 ", "\u6c49\u5b57 ", "\U0001f600"]
+    add, split = flags
+    for _ in range(int(4 * effort)):
+        plain = family.engine.session(add_special_tokens=add, split_special_tokens=split)
+        packed = plain.fork()
+        for _ in range(20):
+            text = hostile.hostile_text(rng, rng.randrange(40), alphabet)
+            start = rng.randrange(plain.chars + 1)
+            stop = min(plain.chars, start + rng.choice((0, 1, 5, 50)))
+            if rng.random() < 0.5:
+                wanted, made = plain.append(text), packed.append_packed(text.encode())
+            else:
+                wanted, made = plain.edit(start, stop, text), packed.edit_packed(start, stop, text.encode())
+            assert made == (wanted.start, wanted.stop, wanted.ids.astype("<u4").tobytes())
+            assert packed.work == plain.work
+            with pytest.raises(BadTextError, match="byte 1 is 0xFF"):
+                packed.append_packed(b"a\xff")
+            with pytest.raises(BadTextError, match="byte 0 is 0xED"):
+                packed.edit_packed(0, 0, b"\xed\xa0\x80")
+            with pytest.raises(BadEditError):
+                packed.edit_packed(0, packed.chars + 1, b"")
+        assert packed.text() == plain.text()
+        assert packed.ids_list() == plain.ids_list() == family.reference.ids(plain.text(), add, split)
+
+
 @given(data=st.data())
 def test_generated_histories(family: Family, data: st.DataObject) -> None:
     """hypothesis looks for a short history that goes wrong, and shrinks it."""

@@ -15,6 +15,7 @@ from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
 from tokseam.workers.core import Limits, WorkerCore
+from tokseam.workers.sampling import Sampler
 
 Reference = Callable[[str], list[int]]
 COUNTER = itertools.count()
@@ -187,6 +188,27 @@ def test_the_books_follow_the_reply(tokenizer: engine.Tokenizer) -> None:
     core.settle()
     assert (len(held.replies), len(held.history), core.counters["path_append"]) == (2, 2, 1)
     core.validate()
+
+
+def test_what_may_wait_is_settled_before_it_matters(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    assert not core.can_wait, "nothing is owed"
+    core.answer(near.request(near.turns.plan_append("a first text is encoded in full")))
+    assert not core.can_wait
+    core.settle()
+    near.change(near.turns.plan_append("a text of ten words or so, it may be eleven"))
+    core.answer(near.request(near.turns.plan_append(" more")))
+    assert core.can_wait
+    core.demote(Demotion(tokenizer.sha256, "planted", 1))  # drops the session that the books are owed of
+    assert not core.can_wait
+    core.validate()
+    assert (core.session_bytes, core.counters["path_append"]) == (0, 1)
+    drawing = WorkerCore({"ds": tokenizer}, sampler=Sampler(1.0, 1e9))
+    near = Near(drawing, "s")
+    near.change(near.turns.plan_append("a text"))
+    drawing.answer(near.request(near.turns.plan_append(" more")))
+    assert not drawing.can_wait, "a sample is to be completed"
 
 
 def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
