@@ -6,8 +6,8 @@ request and reply; its worker is pinned where the tier's is. Echo, append and pi
 in a new order each round. Ids are compared with the reference before anything is timed, and again at the end.
 
 A second table says where an append's time goes: the pure steps of client, broker and worker, one after the other in
-this process, with nothing between them (steps.py). They are warm here and cold in a tier: what they and the echo do not
-explain is what three processes do to each other's caches.
+this process (steps.py), warm and cold. In a tier they stand between the two, since three processes empty each other's
+caches: echo and warm steps are the least that an append can take, echo and cold steps about what it does.
 
 Not measured here: many clients at a time (scripts/replay_bursts), asyncio's own time.
 """
@@ -50,6 +50,8 @@ MOST_RATIO = 1.3
 #: Calls of one kind in a row before the next kind has its turn.
 BLOCK = 10
 WARM_UP_ROUNDS = 10
+#: Blocks of steps in one process. A cold one takes some ten milliseconds.
+WARM_STEPS, COLD_STEPS = 200, 20
 #: Families that a tier can load from one file.
 FAMILIES = tuple(name for name in families.NATIVE if name not in ("cl100k", "o200k"))
 
@@ -164,7 +166,8 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
     text = whole[:CONTEXT_CHARS]
     console.print(f"{tokenizer} ({family.engine.status}), {origin}; steps in one process first")
     near = steps.Steps(family.engine, text)
-    in_process = near.time(deltas[: 200 * BLOCK], BLOCK)
+    in_process = near.time(deltas[: WARM_STEPS * BLOCK], BLOCK)
+    cold = near.time(deltas[: COLD_STEPS * BLOCK], BLOCK, cold=True)
     folder = Path(tempfile.mkdtemp(prefix="ts-"))
     (seat,) = pinning.plan(1, pinning.allowed_cores())
     try:
@@ -189,7 +192,7 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
     spreads = {kind: Spread.of_ns(sample) for kind, sample in taken.items()}
     ratio = spreads["append"].p50 / spreads["echo"].p50
     holds = ratio <= MOST_RATIO
-    _print(console, spreads, in_process)
+    _print(console, spreads, in_process, cold)
     verdict = "[green]holds[/]" if holds else "[red]does not hold[/]"
     console.print(f"append / echo = {ratio:.2f} (P50); at most {MOST_RATIO}: {verdict}")
     if json_path is not None:
@@ -206,6 +209,7 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
             "reply_bytes": [len(frame) for frame in near.reply],
             "us": {kind: spread.as_dict() for kind, spread in spreads.items()},
             "steps_us": {step.name: spread.as_dict() for step, spread in in_process.items()},
+            "cold_steps_us": {step.name: spread.as_dict() for step, spread in cold.items()},
             "ratio": ratio,
             "holds": holds,
         }
@@ -215,7 +219,9 @@ def main(tokenizer: str, rounds: int, shadow_rate: float, arguments: tuple[str, 
         sys.exit(1)
 
 
-def _print(console: Console, spreads: dict[str, Spread], in_process: dict[steps.Step, Spread]) -> None:
+def _print(
+    console: Console, spreads: dict[str, Spread], warm: dict[steps.Step, Spread], cold: dict[steps.Step, Spread]
+) -> None:
     table = Table(title=f"A round trip, us: an append of {DELTA_CHARS:,} characters behind {CONTEXT_CHARS:,}")
     for heading in ("", "min", "P50", "P90", "P99", "beside the echo"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -225,13 +231,13 @@ def _print(console: Console, spreads: dict[str, Spread], in_process: dict[steps.
         table.add_row(kind, *(f"{figure:,.1f}" for figure in figures), beside)
     console.print(table)
     table = Table(title="Where an append's time goes: its steps in one process, us")
-    for heading in ("step", "min", "P50", "P99", "waited for"):
+    for heading in ("step", "min", "P50", "P99", "cold P50", "waited for"):
         table.add_column(heading, justify="left" if heading == "step" else "right")
-    for step, spread in in_process.items():
-        cells = [f"{figure:,.1f}" for figure in (spread.minimum, spread.p50, spread.p99)]
-        table.add_row(step.name, *cells, "yes" if step.waited_for else "")
-    waited = sum(spread.p50 for step, spread in in_process.items() if step.waited_for)
-    table.add_row("sum of what is waited for", "", f"{waited:,.1f}", "", "")
+    for step, spread in warm.items():
+        figures = (spread.minimum, spread.p50, spread.p99, cold[step].p50)
+        table.add_row(step.name, *(f"{figure:,.1f}" for figure in figures), "yes" if step.waited_for else "")
+    waited = [sum(taken[step].p50 for step in warm if step.waited_for) for taken in (warm, cold)]
+    table.add_row("sum of what is waited for", "", f"{waited[0]:,.1f}", "", f"{waited[1]:,.1f}", "")
     console.print(table)
 
 

@@ -24,6 +24,7 @@ from tokseam.kernels import engine
 from tokseam.kernels.compile.admission import admit
 from tokseam.kernels.reference import HuggingFaceReference, Reference
 from tokseam.scripts import transcripts
+from tokseam.workers.answering import packed_numbers
 from tokseam.workers.core import Alarm, WorkerCore
 from tokseam.workers.quarantine import MAX_RECORDS, Quarantine
 from tokseam.workers.repair import Shell
@@ -181,6 +182,9 @@ def test_a_patch_at_a_wrong_place_is_found(tokenizer: engine.Tokenizer, verifier
         assert verdict.equal is right
 
 
+FIVE = np.array([5], np.uint32)
+
+
 class Liar:
     """An engine session that is wrong in one way, and else what it stands for."""
 
@@ -199,9 +203,9 @@ class Liar:
 @pytest.mark.parametrize(
     "lies",
     [
-        {"edit": lambda honest, start, stop, new: honest(start - 1, stop - 1, new)},  # the text itself is wrong
+        {"edit_packed": lambda honest, start, stop, new: honest(start - 1, stop - 1, new)},  # the text itself is wrong
         {"ids": lambda honest: np.concatenate([honest()[:1], honest()])},  # the ids were wrong before
-        {"edit": lambda honest, start, stop, new: honest(start, stop, new)._replace(ids=np.array([5], np.uint32))},
+        {"edit_packed": lambda honest, start, stop, new: (*honest(start, stop, new)[:2], packed_numbers(FIVE))},
     ],
 )
 def test_an_engine_that_is_wrong_is_found(tokenizer: engine.Tokenizer, verifier: Verifier, lies: Any) -> None:
