@@ -28,8 +28,8 @@ class Splice(NamedTuple):
 
 #: The same with the ids as a list: start, stop, ids.
 ListSplice = tuple[int, int, list[int]]
-#: The same with the ids as little-endian uint32 bytes.
-PackedSplice = tuple[int, int, bytes]
+#: The same with the ids as little-endian uint32 bytes, and the work that it was: start, stop, ids, path, code points.
+PackedSplice = tuple[int, int, bytes, PathTaken, int]
 
 
 class Work(NamedTuple):
@@ -157,10 +157,10 @@ class ReferenceSession:
         return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
 
     def append_packed(self, delta: bytes) -> PackedSplice:
-        return _as_packed(self.append(delta))
+        return _as_packed(self.append(delta), self._work)
 
     def edit_packed(self, start: int, stop: int, replacement: bytes) -> PackedSplice:
-        return _as_packed(self.edit(start, stop, replacement))
+        return _as_packed(self.edit(start, stop, replacement), self._work)
 
     def append_list(self, delta: str) -> ListSplice:
         return _as_list(self.append(delta))
@@ -296,7 +296,7 @@ class NativeSession:
         try:
             made = store.append_packed(delta)
         except _native.OverlapMismatch as error:
-            return _as_packed(self._fall_back(error, store.text() + as_text(delta)))
+            return _as_packed(self._fall_back(error, store.text() + as_text(delta)), self.work)
         return self._packed("append", made or _not_utf8(delta))
 
     def edit_packed(self, start: int, stop: int, replacement: bytes) -> PackedSplice:
@@ -306,7 +306,7 @@ class NativeSession:
         try:
             made = self._store.edit_packed(start, stop, replacement)
         except _native.OverlapMismatch as error:
-            return _as_packed(self._fall_back(error, self._changed(start, stop, as_text(replacement))))
+            return _as_packed(self._fall_back(error, self._changed(start, stop, as_text(replacement))), self.work)
         return self._packed("edit", made or _not_utf8(replacement))
 
     def append_list(self, delta: str) -> ListSplice:
@@ -385,7 +385,7 @@ class NativeSession:
     def _packed(self, path: PathTaken, made: tuple[int, int, bytes, int]) -> PackedSplice:
         start, stop, ids, chars = made
         self._work = (path, chars)
-        return start + self._shift, stop + self._shift, ids
+        return start + self._shift, stop + self._shift, ids, path, chars
 
     def _changed(self, start: int, stop: int, replacement: str) -> str:
         text = self._store.text()
@@ -410,8 +410,8 @@ def _as_list(splice: Splice) -> ListSplice:
     return splice.start, splice.stop, _native.list_of(splice.ids)
 
 
-def _as_packed(splice: Splice) -> PackedSplice:
-    return splice.start, splice.stop, splice.ids.astype("<u4", copy=False).tobytes()
+def _as_packed(splice: Splice, work: Work) -> PackedSplice:
+    return splice.start, splice.stop, splice.ids.astype("<u4", copy=False).tobytes(), *work
 
 
 def _not_utf8(text: bytes) -> NoReturn:

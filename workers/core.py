@@ -270,7 +270,9 @@ class WorkerCore(Answering):
         if previous is not None and previous.digest == digest:
             # Sent again after its reply was lost: the state stays, or a continuation under way would find it stale.
             self._draw(request, tokenizer.sha256, request.flags, text)
-            return self._patched(request, previous, 0, 0, packed_numbers(previous.engine.ids())), previous
+            return _patched(
+                request, previous, (0, 0, packed_numbers(previous.engine.ids()), *previous.engine.work)
+            ), previous
         session = _session(tokenizer, request.flags)
         session.reset(text)
         held = Held(
@@ -286,7 +288,7 @@ class WorkerCore(Answering):
             held.seeds.extend(previous.seeds)
         self._hold(request.key, held)
         self._draw(request, tokenizer.sha256, request.flags, text)
-        return self._patched(request, held, 0, 0, packed_numbers(session.ids())), held
+        return _patched(request, held, (0, 0, packed_numbers(session.ids()), *session.work)), held
 
     def _change(self, request: Request) -> tuple[Reply, Held]:
         held = self._at_base(request)
@@ -297,13 +299,13 @@ class WorkerCore(Answering):
         self._draw(request, held.sha256, held.flags, payload, held)
         given = bytes(payload)  # bytes that are bytes are not copied
         if request.op == "append":
-            start, stop, ids = held.engine.append_packed(given)
+            splice = held.engine.append_packed(given)
         else:
-            start, stop, ids = held.engine.edit_packed(request.start, request.stop, given)
+            splice = held.engine.edit_packed(request.start, request.stop, given)
         held.text_bytes += len(payload)
         held.revision += 1
         held.digest = protocol.digest_change(held.digest, request.op, request.start, request.stop, payload)
-        return self._patched(request, held, start, stop, ids), held
+        return _patched(request, held, splice), held
 
     def _fork(self, request: Request) -> tuple[Reply, Held]:
         held = self._at_base(request)
@@ -392,12 +394,6 @@ class WorkerCore(Answering):
             request = Request("adopt", held.digest, tenant, None, held.sha256, held.flags, name, body=[text])
             request.revision, request.digest = held.revision, held.digest
             yield protocol.pack_request(request)
-
-    def _patched(self, request: Request, held: Held, start: int, stop: int, ids: bytes) -> Reply:
-        path, chars = held.engine.work
-        return Reply(
-            request.request_id, OK, "", None, held.revision, held.digest, start, stop, path, chars, body=(ids,)
-        )
 
     def _record(self, request: Request, held: Held, reply: Reply) -> None:
         """Enter a step that was answered into the counters and the session's history."""
@@ -505,3 +501,8 @@ class WorkerCore(Answering):
 
 def _session(tokenizer: engine.Tokenizer, flags: int) -> engine.Session:
     return tokenizer.session(**named(flags))
+
+
+def _patched(request: Request, held: Held, splice: engine.PackedSplice) -> Reply:
+    start, stop, ids, path, chars = splice
+    return Reply(request.request_id, OK, "", None, held.revision, held.digest, start, stop, path, chars, body=(ids,))

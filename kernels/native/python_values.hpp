@@ -50,44 +50,44 @@ std::vector<T> to_vector(const Input<T>& values) {
 
 // The Python numbers of ids, one object an id, shared by all lists that hold the id.
 // PERF: making a number takes longer than everything else about a list of them, and 32 bytes; few distinct ids make up
-// most of any text. Guarded by the GIL.
+// most of any text. Where other processes had the caches meanwhile it is the other way round, unless the numbers are
+// asked for ahead: a list of 360 ids then takes 6 us, without that 10 (bench roundtrip, the client's last step cold).
+// Guarded by the GIL.
 class IdNumbers {
  public:
   // A new reference. Raises MemoryError.
   static PyObject* of(std::uint32_t id) {
-    Entry& entry = entries_[id % kEntries];
-    if (entry.number == nullptr || entry.id != id) {
-      PyObject* number = PyLong_FromUnsignedLong(id);
-      if (number == nullptr) throw nb::python_error();
-      Py_XDECREF(std::exchange(entry.number, number));
-      entry.id = id;
-    }
-    Py_INCREF(entry.number);
-    return entry.number;
+    if (id >= kEntries) return made(id);
+    PyObject*& number = numbers_[id];
+    if (number == nullptr) number = made(id);
+    Py_INCREF(number);
+    return number;
   }
-
-  // PERF: the places of a text's ids lie anywhere, and what lies there too: told ahead, they are fetched side by side. A
-  // list of 340 ids that others drove out of the caches takes 6 us, without this 10 (bench roundtrip, the client).
-  static void fetch_place(std::uint32_t id) { __builtin_prefetch(&entries_[id % kEntries], 1); }
-  static void fetch_number(std::uint32_t id) { __builtin_prefetch(entries_[id % kEntries].number, 1); }
+  // Asks for what of() will touch: first the place, and once that is here what it points at.
+  static void ask_for_place(std::uint32_t id) { __builtin_prefetch(&numbers_[id % kEntries]); }
+  static void ask_for_number(std::uint32_t id) { __builtin_prefetch(numbers_[id % kEntries], 1); }
 
  private:
-  struct Entry {
-    PyObject* number;  // null until an id of this place is asked for; kept until another one is
-    std::uint32_t id;
-  };
-  // Most vocabularies have fewer ids. 2 MiB of addresses, of which only what is used becomes memory.
-  static constexpr std::size_t kEntries = std::size_t{1} << 17;
-  static inline Entry entries_[kEntries];
+  static PyObject* made(std::uint32_t id) {
+    PyObject* number = PyLong_FromUnsignedLong(id);
+    if (number == nullptr) throw nb::python_error();
+    return number;
+  }
+
+  // All vocabularies known have fewer or hardly more ids. 2 MiB of addresses, of which only what is used becomes memory.
+  static constexpr std::size_t kEntries = std::size_t{1} << 18;
+  static inline PyObject* numbers_[kEntries];  // null until an id is asked for; kept from then on
 };
 
 // Puts `values` into `list` from `at` on; those places must be fresh. Raises MemoryError.
 inline void put_ids(nb::handle list, std::size_t at, std::span<const std::uint32_t> values) {
-  constexpr std::size_t kPlacesAhead = 24, kNumbersAhead = 12;
-  for (const std::uint32_t value : values.first(std::min(values.size(), kPlacesAhead))) IdNumbers::fetch_place(value);
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    if (values.size() - k > kPlacesAhead) IdNumbers::fetch_place(values[k + kPlacesAhead]);
-    if (values.size() - k > kNumbersAhead) IdNumbers::fetch_number(values[k + kNumbersAhead]);
+  constexpr std::size_t kPlacesAhead = 32, kNumbersAhead = 16;
+  const std::size_t count = values.size();
+  for (const std::uint32_t value : values.first(std::min(count, kPlacesAhead))) IdNumbers::ask_for_place(value);
+  for (const std::uint32_t value : values.first(std::min(count, kNumbersAhead))) IdNumbers::ask_for_number(value);
+  for (std::size_t k = 0; k < count; ++k) {
+    if (count - k > kPlacesAhead) IdNumbers::ask_for_place(values[k + kPlacesAhead]);
+    if (count - k > kNumbersAhead) IdNumbers::ask_for_number(values[k + kNumbersAhead]);
     PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(at++), IdNumbers::of(values[k]));
   }
 }

@@ -75,7 +75,7 @@ def test_packed_changes_are_the_same(
                 wanted, made = plain.append(text), packed.append_packed(text.encode())
             else:
                 wanted, made = plain.edit(start, stop, text), packed.edit_packed(start, stop, text.encode())
-            assert made == (wanted.start, wanted.stop, wanted.ids.astype("<u4").tobytes())
+            assert made == (wanted.start, wanted.stop, wanted.ids.astype("<u4").tobytes(), *plain.work)
             assert packed.work == plain.work
             with pytest.raises(BadTextError, match="byte 1 is 0xFF"):
                 packed.append_packed(b"a\xff")

@@ -205,7 +205,14 @@ class Liar:
     [
         {"edit_packed": lambda honest, start, stop, new: honest(start - 1, stop - 1, new)},  # the text itself is wrong
         {"ids": lambda honest: np.concatenate([honest()[:1], honest()])},  # the ids were wrong before
-        {"edit_packed": lambda honest, start, stop, new: (*honest(start, stop, new)[:2], packed_numbers(FIVE))},
+        {
+            "edit_packed": lambda honest, start, stop, new: (
+                *honest(start, stop, new)[:2],
+                packed_numbers(FIVE),
+                "edit",
+                1,
+            )
+        },
     ],
 )
 def test_an_engine_that_is_wrong_is_found(tokenizer: engine.Tokenizer, verifier: Verifier, lies: Any) -> None:
