@@ -114,12 +114,14 @@ class NativeSession {
   template <class Operation>
   nb::object packed_change(const nb::bytes& text, Operation&& operation) {
     const std::string_view view(text.c_str(), text.size());
+    bool valid = false;
     Splice splice;
     {
       nb::gil_scoped_release release;
-      if (!utf8::valid(view)) return nb::none();
-      splice = operation(view);
+      valid = utf8::valid(view);
+      if (valid) splice = operation(view);
     }
+    if (!valid) return nb::none();
     return nb::make_tuple(splice.start, splice.stop, packed_ids(splice.ids), store_.last().chars_encoded);
   }
   static nb::tuple with_array(Splice splice) {
