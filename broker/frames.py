@@ -49,12 +49,16 @@ def receive(socket: zmq.Socket[Any], flags: int = DONTWAIT) -> list[bytes]:
     return frames
 
 
-def receive_uncopied(socket: zmq.Socket[Any]) -> list[zmq.Frame]:
-    """Receive one message as it lies in ZeroMQ's memory, to be sent on. Raises zmq.Again when there is none."""
+def receive_routed(socket: zmq.Socket[Any]) -> tuple[bytes, list[zmq.Frame]]:
+    """Receive one message of a ROUTER: its peer, and its frames as they lie in ZeroMQ's memory, to be sent on.
+
+    Raises zmq.Again when there is none.
+    """
     receive_frame = socket.recv
+    peer = receive_frame(DONTWAIT)  # a ROUTER puts it before what came, which is a frame at least
     frame = receive_frame(DONTWAIT, False)
     frames = [frame]
     while frame.more:
         frame = receive_frame(DONTWAIT, False)
         frames.append(frame)
-    return frames
+    return peer, frames

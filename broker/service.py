@@ -171,14 +171,14 @@ class Service:
                 self._perform(self.router.abandon())
                 return
 
-    def _drain(self, source: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
+    def _drain(self, source: zmq.Socket[bytes], handle: Callable[[bytes, list[zmq.Frame]], None]) -> None:
         for _ in range(BURST):
             try:
-                message = frames.receive_uncopied(source)
+                peer, message = frames.receive_routed(source)
             except zmq.Again:
                 return
             try:
-                handle(message)
+                handle(peer, message)
                 if self.router.demotion_changes != self._demotions_kept:
                     self._keep_demotions()
                 if self.settings.validate:
@@ -204,12 +204,9 @@ class Service:
 
     # -- clients ----------------------------------------------------------------------------------------------
 
-    def _from_client(self, message: list[zmq.Frame]) -> None:
-        client = message[0].bytes
+    def _from_client(self, client: bytes, message: list[zmq.Frame]) -> None:
         # The header is read; a body goes on as it lies, uncopied.
-        sent: list[Any] = message[1:]
-        if sent:
-            sent[0] = sent[0].bytes
+        sent: list[Any] = [message[0].bytes, *message[1:]]
         try:
             request = protocol.unpack_request(sent, self.settings.message_max_bytes)
         except WireError as error:
@@ -264,11 +261,10 @@ class Service:
 
     # -- workers ----------------------------------------------------------------------------------------------
 
-    def _from_worker(self, message: list[zmq.Frame]) -> None:
-        identity = message[0].bytes
+    def _from_worker(self, identity: bytes, message: list[zmq.Frame]) -> None:
         now = time.monotonic()
         router = self.router
-        packed = message[1].bytes if len(message) > 1 else b""
+        packed = message[0].bytes
         number = protocol.done_job(packed)
         if number is not None:
             self._done(identity, number, protocol.OK, message, now)
@@ -308,7 +304,7 @@ class Service:
         elif envelope.op == "verdicts":
             router.on_verdicts(identity, envelope.name, envelope.pid, envelope.stats)
         elif envelope.op == "handover":
-            self._hand_over(identity, message[2:], now)
+            self._hand_over(identity, message[1:], now)
         elif envelope.op == "leave":
             self._perform(router.on_leave(identity, now))
         elif envelope.op == "disconnect":
@@ -320,18 +316,18 @@ class Service:
     def _done(self, identity: bytes, number: int, code: str, message: list[zmq.Frame], now: float) -> None:
         job, instructions = self.router.on_done(identity, number, code, now)
         if job is not None:
-            self._to_client(job.client, message[2:])
+            self._to_client(job.client, message[1:])
         if instructions:
             self._perform(instructions)
 
     def _seeded(self, identity: bytes, number: int, message: list[zmq.Frame], now: float) -> None:
         """Pass a fresh worker's reply on, and what it makes of the session: no frame of either is copied."""
         sent = self.router.payload_of(identity, number)
-        if len(message) != 6 or (sent is not None and len(sent) != 2):
+        if len(message) != 5 or (sent is not None and len(sent) != 2):
             log.warning("a seed in a message of %d frames is ignored", len(message))
-            self._done(identity, number, protocol.OK, message[:4], now)
+            self._done(identity, number, protocol.OK, message[:3], now)
             return
-        reply, ids, header, marks = message[2:]
+        reply, ids, header, marks = message[1:]
         # The reply before what follows from it: both leave here before the next message is looked at.
         seed = None if sent is None else [header.bytes, sent[1], ids, marks]
         job, instructions = self.router.on_done(identity, number, protocol.OK, now, seed, sum(map(len, seed or ())))
