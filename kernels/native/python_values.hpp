@@ -50,8 +50,8 @@ std::vector<T> to_vector(const Input<T>& values) {
 
 // The Python numbers of ids, one object an id, shared by all lists that hold the id.
 // PERF: making a number takes longer than everything else about a list of them, and 32 bytes; few distinct ids make up
-// most of any text. Where other processes had the caches meanwhile it is the other way round, unless the numbers are
-// asked for ahead: a list of 360 ids then takes 6 us, without that 10 (bench roundtrip, the client's last step cold).
+// most of any text. Numbers and their places lie anywhere, so they are asked for ahead: out of caches that others emptied,
+// a list of 360 ids takes 7 us, without that 9 (the client's last step of `python -m bench roundtrip`, cold).
 // Guarded by the GIL.
 class IdNumbers {
  public:
