@@ -45,10 +45,9 @@ class Bpe {
   void append(std::string_view piece, std::vector<std::uint32_t>& work, std::vector<std::uint32_t>& ids) const {
     start_symbols(piece, work);
     if (work.size() > MergeLanes::kMostSymbols) return MergeWindows(merges_).apply(work, ids);
-    MergeLanes lanes(merges_);
-    lanes.run(
-        1, [&](std::size_t, std::uint32_t* symbols, std::uint32_t* ranks) { return lanes.start(work, symbols, ranks); },
-        [&](std::size_t, const MergeLanes::Result& result) {
+    MergeLanes(merges_).run(
+        1, [&](std::size_t) { return work.size(); }, [&](std::size_t, const auto& lane) { lane.symbols(work); },
+        [&](std::size_t, const auto& result) {
           result.each([&](std::uint32_t id, std::size_t) { ids.push_back(id); });
         });
   }
@@ -59,15 +58,15 @@ class Bpe {
                  std::uint32_t* counts) const {
     thread_local std::vector<std::uint32_t> kept_work;
     std::vector<std::uint32_t>& work = kept_work;  // PERF: in a shared library a thread's own is far away: found once
-    MergeLanes lanes(merges_);
-    lanes.run(
-        pieces.size(),
-        [&](std::size_t i, std::uint32_t* symbols, std::uint32_t* ranks) {
-          if (!characters_ && merges_.every_byte() && is_ascii(pieces[i])) return start_ascii(pieces[i], symbols, ranks);
+    const bool bytes = !characters_ && merges_.every_byte();
+    MergeLanes(merges_).run(
+        pieces.size(), [&](std::size_t i) { return pieces[i].size(); },
+        [&](std::size_t i, const auto& lane) {
+          if (bytes && is_ascii(pieces[i])) return lane.ascii(pieces[i]);
           start_symbols(pieces[i], work);
-          return lanes.start(work, symbols, ranks);
+          lane.symbols(work);
         },
-        [&](std::size_t i, const MergeLanes::Result& result) {
+        [&](std::size_t i, const auto& result) {
           std::uint32_t* to = ids + starts[i];
           result.each([&](std::uint32_t id, std::size_t) { *to++ = id; });
           counts[i] = static_cast<std::uint32_t>(to - (ids + starts[i]));
@@ -94,14 +93,6 @@ class Bpe {
 
   static bool is_ascii(std::string_view piece) {
     return std::ranges::none_of(piece, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; });
-  }
-
-  // As MergeLanes::start. PERF: two bytes that stand side by side are looked up in a table of their own, most of it in the nearest caches.
-  std::size_t start_ascii(std::string_view piece, std::uint32_t* symbols, std::uint32_t* ranks) const {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
-    for (std::size_t k = 0; k < piece.size(); ++k) symbols[k] = merges_.byte_id(bytes[k]);
-    for (std::size_t k = 0; k + 1 < piece.size(); ++k) ranks[k] = merges_.find_bytes(bytes[k], bytes[k + 1]);
-    return piece.size();
   }
 
   Merges merges_;

@@ -57,18 +57,20 @@ class MergeWindows {
     };
     windows_.resize(windows);
     lanes_.run(
-        windows, [&](std::size_t i, auto* symbols, auto* ranks) { return lanes_.start(part(i), symbols, ranks); },
-        [&](std::size_t i, const MergeLanes::Result& result) { put(result, windows_[i]); });
+        windows, [&](std::size_t i) { return part(i).size(); },
+        [&](std::size_t i, const auto& lane) { lane.symbols(part(i)); },
+        [&](std::size_t i, const auto& result) { put(result, windows_[i]); });
     // Seam i lies behind window i.
     seams_.resize(windows);
+    const auto seam = [&](std::size_t i) {
+      const std::size_t left = windows_[i].back().count, right = windows_[i + 1].front().count;
+      const bool tried = left + right <= MergeLanes::kMostSymbols;
+      return symbols_.subspan(begin + (i + 1) * window_ - left, tried ? left + right : 0);
+    };
     lanes_.run(
-        windows - 1,
-        [&](std::size_t i, auto* symbols, auto* ranks) {
-          const std::size_t left = windows_[i].back().count, right = windows_[i + 1].front().count;
-          if (left + right > MergeLanes::kMostSymbols) return std::size_t{0};
-          return lanes_.start(symbols_.subspan(begin + (i + 1) * window_ - left, left + right), symbols, ranks);
-        },
-        [&](std::size_t i, const MergeLanes::Result& result) { put(result, seams_[i]); });
+        windows - 1, [&](std::size_t i) { return seam(i).size(); },
+        [&](std::size_t i, const auto& lane) { lane.symbols(seam(i)); },
+        [&](std::size_t i, const auto& result) { put(result, seams_[i]); });
   }
 
   bool has_long_tokens() const {
@@ -77,7 +79,8 @@ class MergeWindows {
     return tokens * kLongTokens < std::min(symbols_.size(), windows_.size() * window_);
   }
 
-  static void put(const MergeLanes::Result& result, std::vector<Token>& tokens) {
+  template <class Result>
+  static void put(const Result& result, std::vector<Token>& tokens) {
     tokens.clear();
     result.each([&](std::uint32_t id, std::size_t count) { tokens.push_back({id, static_cast<std::uint32_t>(count)}); });
   }
@@ -131,8 +134,8 @@ class MergeWindows {
     const auto part = symbols_.subspan(from, to - from);
     if (part.size() <= MergeLanes::kMostSymbols) {
       lanes_.run(
-          1, [&](std::size_t, auto* symbols, auto* ranks) { return lanes_.start(part, symbols, ranks); },
-          [&](std::size_t, const MergeLanes::Result& result) { put(result, tokens); });
+          1, [&](std::size_t) { return part.size(); }, [&](std::size_t, const auto& lane) { lane.symbols(part); },
+          [&](std::size_t, const auto& result) { put(result, tokens); });
       return;
     }
     tokens.clear();

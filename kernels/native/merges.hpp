@@ -120,6 +120,12 @@ class Merges {
   }
   bool every_byte() const { return every_byte_; }
 
+  // The same for code that looks up many at a time: by byte, and by two bytes, the left one's in the high bits.
+  struct ByteTables {
+    const std::uint32_t *ids, *ranks;
+  };
+  ByteTables byte_tables() const { return {byte_ids_.data(), byte_pairs_.data()}; }
+
   // What a piece of bytes starts as: the symbols of its bytes that have one.
   void symbols(std::string_view piece, std::vector<std::uint32_t>& symbols) const {
     symbols.clear();
