@@ -118,6 +118,8 @@ class AddedTokens {
     return {};
   }
 
+  bool may_begin(unsigned char byte) const { return first_[byte]; }
+
   // Whether a literal's text is in `text`, to be taken for it or not.
   bool is_in(std::string_view text) const { return !empty() && find(text, 0).begin != kNone; }
 

@@ -77,6 +77,59 @@ class Automaton {
   device::Stage stage_;
 };
 
+// Numbers of the classes that are `plain`, the same for two that no stage tells apart in a text of such classes alone. Of
+// those that are plain, some that most others are told apart behind are left out: then many are alike that differ only
+// behind an apostrophe, say.
+inline std::vector<std::uint8_t> classes_alike(const std::vector<Automaton>& stages, std::vector<bool>& plain) {
+  const auto number = [&](const std::vector<bool>& of, std::vector<std::uint8_t>& numbers) {
+    std::vector<std::vector<std::uint16_t>> columns;  // of each kind
+    numbers.assign(of.size(), 0);
+    std::vector<std::vector<std::uint16_t>> all(of.size());
+    for (const Automaton& automaton : stages) {
+      const device::Stage& stage = automaton.stage();
+      std::vector<bool> seen(stage.states);
+      std::vector<std::uint32_t> open{device::Stage::kStart};
+      seen[device::Stage::kStart] = seen[device::Stage::kDead] = true;
+      while (!open.empty()) {
+        const std::uint32_t state = open.back();
+        open.pop_back();
+        for (std::size_t c = 0; c < of.size(); ++c) {
+          if (!of[c]) continue;
+          const std::uint16_t next = stage.entry(state, static_cast<std::uint32_t>(c));
+          all[c].push_back(next);
+          if (seen[next & device::Stage::kState]) continue;
+          seen[next & device::Stage::kState] = true;
+          open.push_back(next & device::Stage::kState);
+        }
+      }
+    }
+    for (std::size_t c = 0; c < of.size(); ++c) {
+      if (!of[c]) continue;
+      const auto place = std::ranges::find(columns, all[c]);
+      numbers[c] = static_cast<std::uint8_t>(place - columns.begin());
+      if (place == columns.end()) columns.push_back(all[c]);
+    }
+    return columns.size();
+  };
+  constexpr std::size_t kMostLeftOut = 2;
+  std::vector<std::uint8_t> numbers, tried;
+  std::size_t kinds = number(plain, numbers);
+  for (std::size_t left_out = 0; left_out < kMostLeftOut; ++left_out) {
+    std::size_t best = kinds, best_class = plain.size();
+    for (std::size_t c = 0; c < plain.size(); ++c) {
+      if (!plain[c]) continue;
+      plain[c] = false;
+      const std::size_t count = number(plain, tried) + 1;
+      plain[c] = true;
+      if (count < best) best = count, best_class = c;
+    }
+    if (best_class == plain.size()) break;
+    plain[best_class] = false;
+    kinds = number(plain, numbers);
+  }
+  return numbers;
+}
+
 // Split [begin, end) by the stages from `stage` on and hand each piece to `piece(begin, end)`, in order. `inner` is the
 // class of the inner bytes of a character.
 template <class Piece>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "image.hpp"
 #include "known_chunks.hpp"
 #include "normalization.hpp"
+#include "piece_ends.hpp"
 #include "resolver.hpp"
 #include "segments.hpp"
 #include "utf8.hpp"
@@ -76,6 +78,7 @@ class Encoder {
                    image_.get_sized<std::uint8_t>(Section::looking_back, 3 * classes_.count()).data(),
                    image_.get_sized<std::uint8_t>(Section::seamless, classes_.count() * classes_.count()).data(),
                    &*crossings_);
+    shapes_ = ascii_shapes();
     if (image_.has(Section::whole_segments)) whole_segments_ = image_.get<std::uint64_t>(Section::whole_segments);
   }
 
@@ -267,10 +270,11 @@ class Encoder {
     return id / 64 < whole_segments_.size() && (whole_segments_[id / 64] >> id % 64 & 1) != 0;
   }
 
-  // Tells parts.piece(text) and parts.id(id) of what a text falls into.
+  // Tells parts.piece(text) and parts.id(id) of what a text falls into; parts.view(text), of a piece that is a view into
+  // the text itself.
   template <class Parts>
-  void walk_parts(std::string_view text, EncodeMode mode, const Parts& parts) const {
-    if (walk_plain(text, mode, parts)) return;
+  void walk_parts(std::string_view text, EncodeMode mode, PieceEnds& ends, const Parts& parts) const {
+    if (walk_plain(text, mode, ends, parts)) return;
     struct Sink {
       const Parts& parts;
       void piece(const Segment& segment, std::size_t begin, std::size_t end) {
@@ -289,15 +293,57 @@ class Encoder {
   // PERF: what most segments are: short, without a literal, as normalization leaves them, parted by stages over
   // characters alone. False, with nothing told, for any other text.
   template <class Parts>
-  bool walk_plain(std::string_view text, EncodeMode mode, const Parts& parts) const {
+  bool walk_plain(std::string_view text, EncodeMode mode, PieceEnds& ends, const Parts& parts) const {
     if (text.size() > kPlainBytes || characters() || !byte_stages_.empty() || (space_in_front_ && !mode.continued))
       return false;
+    Shape shape;
+    if (shapes_ && text.size() <= Shape::kMostBytes && shapes_->find(text, shape)) {
+      std::uint32_t left = ends.through(shape, [&] { return ends_of_pieces(text); });
+      for (std::size_t begin = 0; left != 0; left &= left - 1) {
+        const auto end = static_cast<std::size_t>(std::countr_zero(left)) + 1;
+        parts.view(text.substr(begin, end - begin));
+        begin = end;
+        if (end == text.size()) return true;
+      }
+    }
     if (raw_tokens_.is_in(text) || normalized_tokens_.is_in(text)) return false;
     std::array<std::uint8_t, kPlainBytes> classes;
     if (classes_.fill(text, classes.data())) return false;
     split(stages_, 0, classes_.inner(), classes.data(), 0, text.size(),
-          [&](std::size_t from, std::size_t to) { parts.piece(text.substr(from, to - from)); });
+          [&](std::size_t from, std::size_t to) { parts.view(text.substr(from, to - from)); });
     return true;
+  }
+
+  // As PieceEnds has them, of a text that has a shape.
+  std::uint32_t ends_of_pieces(std::string_view text) const {
+    std::array<std::uint8_t, Shape::kMostBytes> classes;
+    classes_.fill(text, classes.data());
+    std::uint32_t ends = 0;
+    std::size_t done = 0;
+    split(stages_, 0, classes_.inner(), classes.data(), 0, text.size(), [&](std::size_t from, std::size_t to) {
+      if (from != done) return;  // some of the text is dropped
+      ends |= std::uint32_t{1} << (to - 1);
+      done = to;
+    });
+    return done == text.size() ? ends : 0;
+  }
+
+  // None where an ASCII character may be normalized away.
+  std::optional<AsciiShapes> ascii_shapes() const {
+    std::array<std::uint8_t, 128> classes, numbers;
+    std::vector<bool> plain(classes_.count());
+    for (std::uint32_t byte = 0; byte < classes.size(); ++byte) {
+      classes[byte] = classes_.of(byte);
+      if (classes_.suspect(classes[byte])) return std::nullopt;
+      plain[classes[byte]] = true;
+    }
+    const std::vector<std::uint8_t> alike = classes_alike(stages_, plain);
+    for (std::uint32_t byte = 0; byte < numbers.size(); ++byte) {
+      const auto first = static_cast<unsigned char>(byte);
+      const bool literal = raw_tokens_.may_begin(first) || normalized_tokens_.may_begin(first);
+      numbers[byte] = literal || !plain[classes[byte]] ? AsciiShapes::kCloser : alike[classes[byte]];
+    }
+    return AsciiShapes(numbers);
   }
 
   // The ids by way of the pieces: what every other way must come to.
@@ -332,7 +378,7 @@ class Encoder {
     const EncodeMode inner{mode.split_special, true};
     const auto cache = caches_.lend();
     if (text.size() >= kSeedingBytes) seed(*cache, inner);
-    Resolver<Encoder, EncodeMode> resolve(*this, inner);
+    Resolver<Encoder, EncodeMode> resolve(*this, inner, (*cache).piece_ends());
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
     SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
@@ -558,6 +604,7 @@ class Encoder {
   Surroundings surroundings_;
   std::optional<Crossings> crossings_;             // none with characters(), as masks_
   std::optional<CutMasks> masks_;                  // none with characters()
+  std::optional<AsciiShapes> shapes_;              // what most text consists of; none with characters()
   std::optional<CharacterMasks> character_masks_;  // only with characters()
   std::span<const std::uint64_t> whole_segments_;  // bit by id; see whole_as_segment
   // What these hold changes no answer.

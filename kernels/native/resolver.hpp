@@ -9,17 +9,20 @@
 #include <vector>
 
 #include "bpe.hpp"
+#include "piece_ends.hpp"
 #include "vocabulary.hpp"
 
 namespace tokseam {
 
-// Engine: walk_parts(text, mode, sink) tells sink.piece(text) and sink.id(id), in order, of what a text falls into;
+// Engine: walk_parts(text, mode, ends, sink) tells sink.piece(text) and sink.id(id), in order, of what a text falls into,
+// and sink.view(text) of a piece that is a view into it;
 // whole() is the vocabulary that pieces are looked up in; is_whole_segment(id): whether that entry of it, as a segment,
 // is just itself; bpe() merges the other pieces.
 template <class Engine, class Mode>
 class Resolver {
  public:
-  Resolver(const Engine& engine, Mode mode) : engine_(engine), mode_(mode), room_(room()) {}
+  Resolver(const Engine& engine, Mode mode, PieceEnds& ends)
+      : engine_(engine), mode_(mode), ends_(ends), room_(room()) {}
 
   // Sets ids() and ends().
   void resolve(std::span<const std::string_view> segments) {
@@ -31,12 +34,13 @@ class Resolver {
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const std::uint32_t id = room_.found[i];
       if (id != kNoId && engine_.is_whole_segment(id)) {
-        room_.parts.push_back({0, 0, id});
+        room_.parts.push_back({nullptr, 0, 0, id});
       } else {
         const std::size_t first = room_.parts.size();
-        engine_.walk_parts(segments[i], mode_, Collect{room_});
+        engine_.walk_parts(segments[i], mode_, ends_, Collect{room_});
         // One piece, which was looked up already.
-        if (room_.parts.size() == first + 1 && room_.text_of(room_.parts[first]) == segments[i])
+        if (room_.parts.size() == first + 1 && room_.parts[first].view == segments[i].data() &&
+            room_.parts[first].size == segments[i].size())
           room_.parts[first].id = id, room_.parts[first].known = true;
       }
       room_.part_ends.push_back(room_.parts.size());
@@ -56,13 +60,14 @@ class Resolver {
   // Appends the ids of one segment of any size.
   void encode(std::string_view segment, std::vector<std::uint32_t>& ids) {
     room_.clear();
-    engine_.walk_parts(segment, mode_, Stream{*this, ids});
+    engine_.walk_parts(segment, mode_, ends_, Stream{*this, ids});
     flush(ids);
   }
 
  private:
-  // An id, or the piece at bytes[begin .. begin + size), whose id is looked for unless that is `known`.
+  // An id, or a piece, whose id is looked for unless that is `known`: a view, or bytes[begin .. begin + size).
   struct Part {
+    const char* view;
     std::size_t begin, size;
     std::uint32_t id = kNoId;
     bool known = false;
@@ -87,16 +92,19 @@ class Resolver {
       parts.clear();
       part_ends.clear();
     }
-    std::string_view text_of(const Part& part) const { return {bytes.data() + part.begin, part.size}; }
+    std::string_view text_of(const Part& part) const {
+      return {part.view != nullptr ? part.view : bytes.data() + part.begin, part.size};
+    }
   };
 
   struct Collect {
     Room& room;
     void piece(std::string_view text) const {
-      room.parts.push_back({room.bytes.size(), text.size()});
+      room.parts.push_back({nullptr, room.bytes.size(), text.size()});
       room.bytes.insert(room.bytes.end(), text.begin(), text.end());
     }
-    void id(std::uint32_t id) const { room.parts.push_back({0, 0, id}); }
+    void view(std::string_view text) const { room.parts.push_back({text.data(), 0, text.size()}); }
+    void id(std::uint32_t id) const { room.parts.push_back({nullptr, 0, 0, id}); }
   };
 
   // PERF: kept from call to call; bounded, for a batch of segments is, and a stream of pieces is flushed.
@@ -113,6 +121,7 @@ class Resolver {
       Collect{resolver.room_}.piece(text);
       if (resolver.room_.parts.size() >= kTogether) resolver.flush(ids);
     }
+    void view(std::string_view text) const { Collect{resolver.room_}.view(text); }
     void id(std::uint32_t id) const { Collect{resolver.room_}.id(id); }
   };
 
@@ -173,6 +182,7 @@ class Resolver {
 
   const Engine& engine_;
   Mode mode_;
+  PieceEnds& ends_;
   Room& room_;  // PERF: in a shared library a thread's own is far away: found once
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "hash.hpp"
+#include "piece_ends.hpp"
 #include "zeroed_array.hpp"
 
 namespace tokseam {
@@ -97,6 +98,9 @@ class SegmentCache {
   }
   // Whether seed() was called for this mode: asked once.
   bool seeded(std::uint64_t mode) { return std::exchange(seeded_[mode != 0], true); }
+
+  // Beside the ids: what the pieces of new segments are found by.
+  PieceEnds& piece_ends() { return piece_ends_; }
 
   // Large texts come: most of the tables will be there anyhow.
   void expect_much() {
@@ -229,6 +233,7 @@ class SegmentCache {
   ZeroedArray<char> bytes_{kRingBytes};
   std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
   std::array<bool, 2> seeded_{};
+  PieceEnds piece_ends_;
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
 };
 

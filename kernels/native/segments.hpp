@@ -40,6 +40,7 @@ class SegmentEncoder {
     cuts_ = cuts;
     marks_ = marks;
     ids_ = &ids;
+    end_ = ids.size();
     next_cut_ = cuts.empty() ? kNoCut : cuts[0];
     batched_ = cuts_passed_ = 0;
     previous_ = start;
@@ -60,6 +61,7 @@ class SegmentEncoder {
     if (begin < text.size()) add(begin, text.size());
     finish_batch();
     settle();
+    ids.resize(end_);
   }
 
  private:
@@ -69,6 +71,8 @@ class SegmentEncoder {
   // A longer segment is not looked at again for the sake of a cut beside it.
   static constexpr std::size_t kCheckedBytes = 256;
   static constexpr std::size_t kIds = SegmentCache::kInlineIds;
+
+  static constexpr std::size_t kMoreRoom = std::size_t{1} << 12;  // ids
 
   // One that is not known waits until so many do.
   static constexpr std::size_t kMissed = 128;
@@ -132,19 +136,13 @@ class SegmentEncoder {
       done = stop;
     }
     batched_ = 0;
-    if (missed_ + kBatch > kMissed || (missed_ > 0 && ids_->size() - misses_[0].at > kMostIdsWaiting)) settle();
+    if (missed_ + kBatch > kMissed || (missed_ > 0 && end_ - misses_[0].at > kMostIdsWaiting)) settle();
   }
 
-  // PERF: the ids of a kept segment are written as one block of fixed size, behind which the next one's go; so `ids` is
-  // made long enough beforehand, and cut to size at the end.
+  // PERF: the ids of a kept segment are written as one block of fixed size, behind which the next one's go.
   void emit(std::size_t from, std::size_t to) {
-    std::vector<std::uint32_t>& ids = *ids_;
-    std::size_t count = ids.size();
-    const auto make_room = [&](std::size_t i) {
-      ids.resize(count + (to - i) * kIds);
-      return ids.data();
-    };
-    std::uint32_t* out = make_room(from);
+    std::size_t count = end_;
+    std::uint32_t* out = make_room(count + (to - from) * kIds);
     for (std::size_t i = from; i < to; ++i) {
       const Pending& one = batch_[i];
       const SegmentCache::Ids* kept = nullptr;
@@ -166,34 +164,40 @@ class SegmentEncoder {
         }
         const std::span<const std::uint32_t> ring = cache_.in_ring(*kept);
         if (!ring.empty()) {
-          if (ids.size() < count + ring.size() + (to - i) * kIds) {
-            ids.resize(count + ring.size() + (to - i) * kIds);
-            out = ids.data();
-          }
+          out = make_room(count + ring.size() + (to - i) * kIds);
           std::memcpy(out + count, ring.data(), ring.size_bytes());
           count += ring.size();
           continue;
         }
       }
-      ids.resize(count);
-      if (one.size > SegmentCache::kLongBytes)
-        encode_huge(text_.substr(one.begin, one.size));
-      else
+      end_ = count;
+      if (one.size <= SegmentCache::kLongBytes) {
         miss(one);
-      count = ids.size();
-      out = make_room(i + 1);
+        continue;
+      }
+      encode_huge(text_.substr(one.begin, one.size));
+      count = end_;
+      out = make_room(count + (to - i) * kIds);
     }
-    ids.resize(count);
+    end_ = count;
+  }
+
+  // PERF: `ids` is made longer than it need be, and cut to size at the end: for much at a time, since it fills with zeros.
+  std::uint32_t* make_room(std::size_t count) {
+    if (ids_->size() < count) ids_->resize(std::max(count, std::min(ids_->capacity(), count + kMoreRoom)));
+    return ids_->data();
   }
 
   void encode_huge(std::string_view segment) {
+    ids_->resize(end_);
     cache_.through(segment, mode_, *ids_, [&] { resolve_.encode(segment, *ids_); });
+    end_ = ids_->size();
   }
 
   void miss(const Pending& one) {
     Missed& missed = misses_[missed_++];
     missed.segment = one;
-    missed.at = ids_->size();
+    missed.at = end_;
     // New words tend to come again soon.
     std::uint8_t& seen = seen_[(one.is_short() ? one.slot : one.slot >> 56) & 0xFF];
     if (seen != 0) {
@@ -230,14 +234,14 @@ class SegmentEncoder {
         else
           cache_.keep(cache_.long_slot(one.segment.slot), made_[one.made], mode_, ids_of(one));
       }
-      std::vector<std::uint32_t>& ids = *ids_;
-      std::size_t end = ids.size();
-      ids.resize(end + before[missed_]);
+      std::size_t end = end_;
+      end_ += before[missed_];
+      std::uint32_t* ids = make_room(end_);
       for (std::size_t i = missed_; i-- > 0;) {
         const std::size_t at = misses_[i].at;
-        std::memmove(ids.data() + at + before[i + 1], ids.data() + at, (end - at) * sizeof(std::uint32_t));
+        std::memmove(ids + at + before[i + 1], ids + at, (end - at) * sizeof(std::uint32_t));
         const auto own = ids_of(misses_[i]);
-        std::copy(own.begin(), own.end(), ids.data() + at + before[i]);
+        std::copy(own.begin(), own.end(), ids + at + before[i]);
         end = at;
       }
       for (const Marked& marked : marked_cuts_) marks_[marked.cut] += before[marked.missed];
@@ -255,7 +259,7 @@ class SegmentEncoder {
       const std::size_t to = std::min(end, utf8::boundary_at_or_after(text_, one.begin + kCheckedBytes));
       const bool checked = one.begin - from > kCheckedBytes || parts_(text_.substr(from, to - from), one.begin - from);
       if (!checked) continue;
-      marks_[cuts_passed_] = ids_->size();
+      marks_[cuts_passed_] = end_;
       if (missed_ > 0) marked_cuts_.push_back({cuts_passed_, missed_});
     }
     next_cut_ = cuts_passed_ < cuts_.size() ? cuts_[cuts_passed_] : kNoCut;
@@ -273,6 +277,7 @@ class SegmentEncoder {
   std::size_t previous_ = 0;  // where the segment before began
   std::size_t next_cut_ = kNoCut;
   std::vector<std::uint32_t>* ids_ = nullptr;
+  std::size_t end_ = 0;  // how many of them count; behind, there is room
   std::array<Pending, kBatch> batch_;
   std::size_t batched_ = 0;
   std::array<Missed, kMissed> misses_;

@@ -11,17 +11,15 @@
 #include <span>
 #include <string_view>
 
+#include "intrinsics.hpp"
 #include "lane_loop.hpp"
 #include "linked_lanes.hpp"
 #include "merges.hpp"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 #define TOKSEAM_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi,bmi2,lzcnt")))
-// GCC 12 takes what its own intrinsics leave undefined on purpose for a mistake.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
+
+TOKSEAM_INTRINSICS_BEGIN
 
 namespace tokseam {
 
@@ -252,7 +250,7 @@ class VectorLanes {
 
 }  // namespace tokseam
 
-#pragma GCC diagnostic pop
+TOKSEAM_INTRINSICS_END
 #undef TOKSEAM_AVX512
 
 #else

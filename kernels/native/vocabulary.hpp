@@ -15,6 +15,7 @@
 #include "device/lookup.hpp"
 #include "hash.hpp"
 #include "image.hpp"
+#include "intrinsics.hpp"
 
 namespace tokseam {
 
@@ -111,34 +112,106 @@ class Vocabulary {
   }
 
   // ids[i] becomes the id of keys[i]. PERF: a look-up waits for memory twice; here many wait together.
-  void find_all(std::span<const std::string_view> keys, std::uint32_t* ids) const {
-    constexpr std::size_t kTogether = 32;
-    std::array<std::uint64_t, kTogether> hashes;
+  void find_all(std::span<const std::string_view> keys, std::uint32_t* ids) const { find_all(keys, ids, best_path()); }
+
+  enum class Path { portable, avx512 };
+  static Path best_path() {
+#if defined(__x86_64__)
+    static const Path best = __builtin_cpu_supports("avx512vl") ? Path::avx512 : Path::portable;
+    return best;
+#else
+    return Path::portable;
+#endif
+  }
+
+  void find_all(std::span<const std::string_view> keys, std::uint32_t* ids, Path path) const {
     for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kTogether))) {
       const std::size_t count = std::min(keys.size(), kTogether);
+      Together some;
       for (std::size_t i = 0; i < count; ++i) {
-        hashes[i] = hash_bytes(keys[i]);
-        __builtin_prefetch(table_.slots + place_of(hashes[i], table_.size));
+        some.hashes[i] = hash_bytes(keys[i]);
+        __builtin_prefetch(table_.slots + place_of(some.hashes[i], table_.size));
       }
-      for (std::size_t i = 0; i < count; ++i) prefetch_likely(hashes[i]);
-      for (std::size_t i = 0; i < count; ++i) *ids++ = find(keys[i], hashes[i]);
+#if defined(__x86_64__)
+      if (path == Path::avx512)
+        find_likely_avx512(some, count);
+      else
+#endif
+        find_likely(some, count);
+      std::fill_n(ids, count, kNoId);
+      for (std::size_t k = 0; k < some.likely; ++k) {
+        const std::size_t i = some.which[k];
+        const auto* key = reinterpret_cast<const std::uint8_t*>(keys[i].data());
+        ids[i] = table_.is(some.offsets[k], key, keys[i].size()) ? table_.id_at(some.offsets[k])
+                                                                 : find(keys[i], some.hashes[i]);
+      }
+      ids += count;
     }
   }
 
  private:
-  // So that the first entry is near whose tag is that of `hash`: there the key is, if it is anywhere, but for few. PERF:
-  // inlined always, or GCC drops it (merges.hpp).
-  [[gnu::always_inline]] void prefetch_likely(std::uint64_t hash) const {
-    const std::uint32_t tag = table_.slot_of(hash, 0);
-    for (std::size_t at = place_of(hash, table_.size);;) {
-      const std::uint32_t found = table_.slots[at];
-      if (found == kFree) return;
-      if ((found ^ tag) >> table_.offset_bits == 0) {
-        __builtin_prefetch(table_.stored + std::min(table_.offset_of(found), table_.stored_bytes));
-        return;
-      }
-      if (++at == table_.size) at = 0;
+  static constexpr std::size_t kTogether = 32;
+
+  // Keys that are looked up together, by number: the ones that a tag in the table speaks for, and the offset of its entry:
+  // there the key is, if it is anywhere, but for few; the others are in no entry.
+  struct Together {
+    std::array<std::uint64_t, kTogether> hashes;
+    std::array<std::uint8_t, kTogether> which;
+    std::array<std::uint64_t, kTogether> offsets;
+    std::size_t likely = 0;
+    // PERF: no branch on whether one is.
+    void add(std::size_t i, std::uint64_t offset, bool is_likely) {
+      which[likely] = static_cast<std::uint8_t>(i);
+      offsets[likely] = offset;
+      likely += is_likely;
     }
+  };
+
+  void find_likely(Together& some, std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t tag = table_.slot_of(some.hashes[i], 0);
+      for (std::size_t at = place_of(some.hashes[i], table_.size);; at = at + 1 == table_.size ? 0 : at + 1) {
+        const std::uint32_t found = table_.slots[at];
+        if (found == kFree) break;
+        if ((found ^ tag) >> table_.offset_bits != 0) continue;
+        add_likely(some, i, table_.offset_of(found), true);
+        break;
+      }
+    }
+  }
+
+#if defined(__x86_64__)
+  // PERF: eight slots at once, so no guess at how far a search goes.
+  __attribute__((target("avx512f,avx512vl"))) void find_likely_avx512(Together& some, std::size_t count) const {
+    constexpr std::size_t kWidth = 8;
+    const __m256i free = _mm256_set1_epi32(-1);
+    const __m256i tagged = _mm256_set1_epi32(static_cast<int>(std::uint32_t{1} << table_.offset_bits));
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = place_of(some.hashes[i], table_.size);
+      // SAFETY: all eight lie in the table. Where it comes round, the key itself is looked for.
+      if (at + kWidth > table_.size) [[unlikely]] {
+        add_likely(some, i, table_.stored_bytes, true);
+        continue;
+      }
+      const __m256i slots = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table_.slots + at));
+      const __m256i tag = _mm256_set1_epi32(static_cast<int>(table_.slot_of(some.hashes[i], 0)));
+      const unsigned frees = _mm256_cmpeq_epi32_mask(slots, free);
+      const unsigned hits = _mm256_cmplt_epu32_mask(_mm256_xor_si256(slots, tag), tagged) & ~frees;
+      const unsigned ends = hits | frees;
+      if (ends == 0) [[unlikely]] {
+        add_likely(some, i, table_.stored_bytes, true);
+        continue;
+      }
+      const std::uint32_t found = table_.slots[at + static_cast<std::size_t>(std::countr_zero(ends))];
+      add_likely(some, i, table_.offset_of(found), (hits & ends & (0 - ends)) != 0);
+    }
+  }
+#endif
+
+  // PERF: inlined always, or GCC drops the prefetch (merges.hpp).
+  [[gnu::always_inline]] void add_likely(Together& some, std::size_t i, std::uint64_t offset, bool is_likely) const {
+    __builtin_prefetch(table_.stored + std::min(offset, table_.stored_bytes));
+    some.add(i, offset, is_likely);
   }
 
   std::uint32_t find(std::string_view bytes, std::uint64_t hash) const {

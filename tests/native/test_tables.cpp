@@ -92,6 +92,18 @@ void test_vocabulary() {
       for (const std::string& other : {name + "b", name + std::string(500, 'x'), name.substr(0, name.size() / 2)})
         CHECK(vocabulary.find(other) == (expected.count(other) ? expected[other] : kNoId), "");
     }
+    for (const auto path : {Vocabulary::Path::portable, Vocabulary::best_path()})
+      for (int round = 0; round < 300; ++round) {
+        std::vector<std::string> keys;
+        for (std::size_t n = random() % 200; n > 0; --n)
+          keys.push_back(names[random() % names.size()] + (random() % 2 == 0 ? "" : "b"));
+        const std::vector<std::string_view> views(keys.begin(), keys.end());
+        std::vector<std::uint32_t> ids(keys.size() + 1, 77);
+        vocabulary.find_all(views, ids.data(), path);
+        for (std::size_t i = 0; i < keys.size(); ++i)
+          CHECK(ids[i] == (expected.count(keys[i]) ? expected[keys[i]] : kNoId), keys[i]);
+        CHECK(ids.back() == 77, "as many as there are keys");
+      }
   }
   ImageWriter writer;
   CHECK_THROWS(std::invalid_argument, Vocabulary::write(writer, std::vector<Vocabulary::Entry>{{"a", 1U << 31}}));

@@ -33,7 +33,7 @@ struct Vocabulary {
       const u32 found = slots[at];
       if (found == kFree) return kNone32;
       if ((found ^ tag) >> offset_bits == 0 && is(offset_of(found), key, length))
-        return head(offset_of(found)) & ((u32{1} << id_bits) - 1);
+        return id_at(offset_of(found));
       if (++at == size) at = 0;
     }
   }
@@ -43,6 +43,8 @@ struct Vocabulary {
     return static_cast<u32>(hash) << offset_bits | static_cast<u32>(offset);
   }
   TOKSEAM_DEVICE u64 offset_of(u32 slot) const { return slot & ((u32{1} << offset_bits) - 1); }
+
+  TOKSEAM_DEVICE u32 id_at(u64 offset) const { return head(offset) & ((u32{1} << id_bits) - 1); }
 
   // The word that an entry begins with.
   TOKSEAM_DEVICE u32 head(u64 offset) const { return static_cast<u32>(load4(stored + offset)); }
