@@ -75,7 +75,8 @@ class SegmentEncoder {
   static constexpr std::size_t kMoreRoom = std::size_t{1} << 12;  // ids
 
   // One that is not known waits until so many do.
-  static constexpr std::size_t kMissed = 128;
+  static constexpr std::size_t kMissed = 256;
+  static constexpr std::size_t kSeen = 2 * kMissed;
   static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
 
   struct Pending {
@@ -199,7 +200,7 @@ class SegmentEncoder {
     missed.segment = one;
     missed.at = end_;
     // New words tend to come again soon.
-    std::uint8_t& seen = seen_[(one.is_short() ? one.slot : one.slot >> 56) & 0xFF];
+    std::uint16_t& seen = seen_[(one.is_short() ? one.slot : one.slot >> 48) % kSeen];
     if (seen != 0) {
       const Missed& other = misses_[seen - 1U];
       if (text_.substr(other.segment.begin, other.segment.size) == text_.substr(one.begin, one.size)) {
@@ -207,7 +208,7 @@ class SegmentEncoder {
         return;
       }
     }
-    seen = static_cast<std::uint8_t>(missed_);
+    seen = static_cast<std::uint16_t>(missed_);
     missed.made = makes_;
     made_[makes_++] = text_.substr(one.begin, one.size);
   }
@@ -284,7 +285,7 @@ class SegmentEncoder {
   std::size_t missed_ = 0;
   std::array<std::string_view, kMissed> made_;  // the different ones of them
   std::size_t makes_ = 0;
-  std::array<std::uint8_t, 256> seen_{};  // by hash: one more than the number of one that was missed
+  std::array<std::uint16_t, kSeen> seen_{};  // by hash: one more than the number of one that was missed
   std::vector<Marked> marked_cuts_;
 };
 
