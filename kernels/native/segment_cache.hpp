@@ -106,6 +106,7 @@ class SegmentCache {
   void expect_much() {
     short_.in_large_pages();
     long_.in_large_pages();
+    ring_.in_large_pages();
   }
 
   // The ids of an entry that does not hold them itself; empty where the ring has come round since.
@@ -208,7 +209,7 @@ class SegmentCache {
     return mask;
   }();
 
-  static constexpr std::size_t kRingIds = std::size_t{1} << 18;  // 1 MiB
+  static constexpr std::size_t kRingIds = std::size_t{1} << 19;  // 2 MiB
 
   Ids put(std::span<const std::uint32_t> ids) {
     Ids kept;
