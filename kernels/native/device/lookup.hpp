@@ -79,9 +79,11 @@ struct CloseNumbers {
   const u64* far;  // place << 32 | number, in order
   u64 far_count;
 
-  TOKSEAM_DEVICE u32 at(u64 i) const {
+  // PERF: inlined always: a call between two steps of a merge has all its registers written to memory.
+  TOKSEAM_DEVICE_INLINE u32 at(u64 i) const {
     const u8 offset = offsets[i];
-    return offset != kFar ? bases[i / kBlock] + offset : far_at(i);
+    if (offset == kFar) [[unlikely]] return far_at(i);
+    return bases[i / kBlock] + offset;
   }
 
   TOKSEAM_DEVICE u32 far_at(u64 i) const {

@@ -4,8 +4,10 @@
 
 #if defined(__CUDACC__)
 #define TOKSEAM_DEVICE __host__ __device__
+#define TOKSEAM_DEVICE_INLINE __host__ __device__ __forceinline__
 #else
 #define TOKSEAM_DEVICE
+#define TOKSEAM_DEVICE_INLINE [[gnu::always_inline]]
 #endif
 
 #if !defined(__CUDACC_RTC__)
