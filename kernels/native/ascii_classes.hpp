@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "avx512.hpp"
 
 namespace tokseam {
 

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "avx512.hpp"
 #include "image.hpp"
 #include "pair_sieve.hpp"
 #include "parted_entries.hpp"
@@ -32,8 +34,8 @@ class Crossings {
         while (before > 0 && is_continuation(entry[before])) --before;
         const bool whole_before = is_lead(entry[before]) && before + utf8_width(entry[before]) == at;
         // A part of a character is PartedEntries' matter.
-        if (whole_before && at + utf8_width(entry[at]) <= entry.size() && utf8::valid(entry.substr(before, at - before)) &&
-            utf8::valid(entry.substr(at, utf8_width(entry[at]))))
+        if (whole_before && at + utf8_width(entry[at]) <= entry.size() &&
+            utf8::valid(entry.substr(before, at - before)) && utf8::valid(entry.substr(at, utf8_width(entry[at]))))
           pairs.push_back(PairSieve::key(utf8_decode(entry.data() + before), utf8_decode(entry.data() + at)));
       }
     for (const std::string_view entry : whole_only) {
@@ -57,7 +59,8 @@ class Crossings {
         parted_(image) {}
 
   // Whether a merge may cross text[at], between `before` and `behind`, both beyond ASCII.
-  bool possible(std::string_view text, std::size_t at, std::uint32_t before, std::uint32_t behind) const {
+  __attribute__((always_inline)) bool possible(std::string_view text, std::size_t at, std::uint32_t before,
+                                               std::uint32_t behind) const {
     // PERF: no branch on what differs from character to character.
     const bool parts = parted_.cross(text, at);
     const bool pair = pairs_.may_contain(PairSieve::key(before, behind));
@@ -65,6 +68,19 @@ class Crossings {
                                           edges_.may_contain(PairSieve::key(kEdge, behind)));
     return parts | pair | edge;
   }
+
+#if defined(TOKSEAM_AVX512)
+  // Sixteen characters each; a bit for each of `lanes` where the sieves do not rule out that a merge crosses. The other
+  // part of the question is parted().
+  TOKSEAM_AVX512 __mmask16 possible(__m512i before, __m512i behind, __mmask16 lanes) const {
+    const __mmask16 pairs = pairs_.may_contain(before, behind, lanes);
+    if (edges_.empty()) return pairs;
+    const __m512i edge = _mm512_set1_epi32(static_cast<int>(kEdge));
+    return pairs | edges_.may_contain(before, edge, lanes) | edges_.may_contain(edge, behind, lanes);
+  }
+#endif
+
+  const PartedEntries& parted() const { return parted_; }
 
  private:
   static constexpr std::uint32_t kEdge = 0xFFFFFFFF;  // no code point

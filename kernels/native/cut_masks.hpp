@@ -1,11 +1,9 @@
 // Where a text may be cut, 64 bytes of it at a time, as bit masks: what parts a fresh text into segments.
 //
-// Cuts are at synchronizing pairs, and where three characters decide (kernels/README.md, claims 4 and 12). Which pairs
-// of classes are synchronizing is a Boolean matrix. It is covered here by at most eight rectangles (a set of classes
-// before the cut, a set behind it); likewise the two relations of three. Each rectangle is a bit, which every class has
-// or not in each place beside a cut, and has where the rectangle does not look at that place. So a place is a cut where
-// the bytes of the four characters around it share a bit: four table lookups and three `and`s for 32 or 64 bytes at
-// once and each eight rectangles. A relation that eight do not cover loses some cuts, never gains one.
+// Cuts are at synchronizing pairs, and where three characters decide (kernels/README.md, claims 4 and 12): at places
+// that lie in one of the rectangles of cut_rectangles.hpp, which are looked up for 32 or 64 bytes at once; and inside
+// pieces where no merge crosses (claim 13), which is asked of each two characters beyond ASCII that meet.
+// Here are the path for any processor and the one for AVX2; cut_masks_avx512.hpp has another. All give the same masks.
 // Not here: what the cuts are used for (segments.hpp), the search for single ones (cuts.hpp).
 #pragma once
 
@@ -15,17 +13,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
+#include <span>
 #include <string_view>
-#include <vector>
 
+#include "avx512.hpp"
 #include "classes.hpp"
 #include "crossings.hpp"
+#include "cut_masks_avx512.hpp"
+#include "cut_rectangles.hpp"
+#include "cut_tables.hpp"
 #include "utf8.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace tokseam {
 
@@ -38,25 +35,17 @@ class CutMasks {
   // The quickest one on this processor.
   static Path best_path() {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi")) return Path::avx512;
+    if (has_avx512()) return Path::avx512;
     if (AsciiClasses::has_avx2()) return Path::avx2;
 #endif
     return Path::portable;
   }
 
-  // looking_on, looking_back: three rows of classes.count() bytes each, a bit for each rectangle of a relation of three
-  // characters (kernels/compile/contexts.py).
-  // seamless: a byte for each pair of classes, where a piece may be parted if no merge crosses; null: nowhere.
+  // As CutTables takes them. More classes than the path for AVX-512 knows go by the one for AVX2.
   CutMasks(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back,
            const std::uint8_t* seamless = nullptr, const Crossings* crossings = nullptr, Path path = best_path())
-      : classes_(&classes), seamless_(seamless), crossings_(crossings), path_(path) {
-    cover_pairs();
-    cover(looking_on, {kBefore, kBehind, kNext});
-    cover(looking_back, {kPrevious, kBefore, kBehind});
-    for (Group& group : groups_)
-      for (std::size_t place = 0; place < kPlaces; ++place)
-        for (std::uint32_t byte = 0; byte < 0x80; ++byte) group.ascii[place][byte] = group.of[place][classes.of(byte)];
-  }
+      : tables_(classes, looking_on, looking_back, seamless, crossings),
+        path_(path == Path::avx512 && classes.count() > CutTables::kMatrixClasses ? Path::avx2 : path) {}
 
   // Whether text[at] begins a character that the pair alone makes a cut, covered by a rectangle or not.
   bool is_cut(std::string_view text, std::size_t at) const { return pair_at(text, at) != 0; }
@@ -83,190 +72,123 @@ class CutMasks {
   }
 
  private:
-  // The characters around a cut.
-  enum Place : std::size_t { kPrevious, kBefore, kBehind, kNext, kPlaces };
-  // How far from the cut the byte is of an ASCII character there.
-  static constexpr std::array<std::ptrdiff_t, kPlaces> kReach{-2, -1, 0, 1};
+  using Group = CutRectangles::Group;
+  using Place = CutRectangles::Place;
+  static constexpr Place kPrevious = Place::kPrevious, kBefore = Place::kBefore, kBehind = Place::kBehind,
+                         kNext = Place::kNext;
+  static constexpr std::size_t kPlaces = CutRectangles::kPlaces;
+  static constexpr auto kReach = CutRectangles::kReach;
 
-  // Eight rectangles, a bit for each.
-  struct Group {
-    std::array<std::array<std::uint8_t, 256>, kPlaces> of{};     // what each class says in each place
-    std::array<std::array<std::uint8_t, 128>, kPlaces> ascii{};  // the same, of each ASCII character
-    // What a character beyond ASCII says in the places further off: the rectangles that do not look there.
-    std::array<std::uint8_t, kPlaces> unknown{};
-  };
-  static constexpr std::size_t kGroups = 3;
   using Bits = std::array<std::uint8_t, kWordBytes>;
-  using Words = std::array<std::array<Bits, kPlaces>, kGroups>;  // what is said of each of the 64 places for a cut
+  using Words = std::array<std::array<Bits, kPlaces>, CutRectangles::kGroups>;  // what is said of each of the 64 places
 
   // 1 where text[at] begins a character that the pair alone makes a cut.
   std::uint64_t pair_at(std::string_view text, std::size_t at) const {
     if (at == 0 || is_continuation(text[at])) return 0;
-    const std::uint8_t before = classes_->of(utf8_decode(text.data() + utf8_before(text, at)));
-    return classes_->synchronizing(before, classes_->of(utf8_decode(text.data() + at)));
-  }
-
-  // Adds the rectangle that says nothing yet about any class in the places given, all in the others.
-  void add_rectangle(std::initializer_list<Place> looked_at) {
-    const std::size_t number = rectangles_++;
-    used_ = number / 8 + 1;
-    const auto flag = static_cast<std::uint8_t>(1U << number % 8);
-    Group& group = groups_[number / 8];
-    for (std::size_t place = 0; place < kPlaces; ++place) {
-      if (std::ranges::find(looked_at, place) != looked_at.end()) continue;
-      for (std::uint8_t& said : group.of[place]) said |= flag;
-      group.unknown[place] |= flag;
-    }
-  }
-  void say(Place place, std::size_t number) {
-    groups_[(rectangles_ - 1) / 8].of[place][number] |= static_cast<std::uint8_t>(1U << (rectangles_ - 1) % 8);
-  }
-
-  // A relation of three characters: a row of classes for each place, a bit for each rectangle.
-  void cover(const std::uint8_t* rows, std::initializer_list<Place> places) {
-    const std::size_t n = classes_->count();
-    for (unsigned bit = 0; bit < 8; ++bit) {
-      const auto has = [&](std::size_t row, std::size_t number) { return (rows[row * n + number] >> bit & 1) != 0; };
-      const auto any = [&](std::size_t row) {
-        for (std::size_t number = 0; number < n; ++number)
-          if (has(row, number)) return true;
-        return false;
-      };
-      if (!any(0) || !any(1) || !any(2)) continue;
-      add_rectangle(places);
-      std::size_t row = 0;
-      for (const Place place : places) {
-        for (std::size_t number = 0; number < n; ++number)
-          if (has(row, number)) say(place, number);
-        ++row;
-      }
-    }
-  }
-
-  void cover_pairs() {
-    const std::size_t n = classes_->count();
-    const auto pair = [&](std::size_t a, std::size_t b) {
-      return classes_->synchronizing(static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b));
-    };
-    std::vector<bool> covered(n * n);
-    for (std::size_t count = 0; count < 8; ++count) {
-      // The rectangle of each row: its columns, and all rows that have these columns too. Take what covers most.
-      std::size_t best = 0, best_row = 0;
-      const auto contains = [&](std::size_t outer, std::size_t inner) {
-        for (std::size_t b = 0; b < n; ++b)
-          if (pair(inner, b) && !pair(outer, b)) return false;
-        return true;
-      };
-      for (std::size_t row = 0; row < n; ++row) {
-        std::size_t gain = 0;
-        for (std::size_t a = 0; a < n; ++a) {
-          if (!contains(a, row)) continue;
-          for (std::size_t b = 0; b < n; ++b) gain += pair(row, b) && !covered[a * n + b];
-        }
-        if (gain > best) best = gain, best_row = row;
-      }
-      if (best == 0) return;
-      add_rectangle({kBefore, kBehind});
-      for (std::size_t b = 0; b < n; ++b)
-        if (pair(best_row, b)) say(kBehind, b);
-      for (std::size_t a = 0; a < n; ++a) {
-        if (!contains(a, best_row)) continue;
-        say(kBefore, a);
-        for (std::size_t b = 0; b < n; ++b)
-          if (pair(best_row, b)) covered[a * n + b] = true;
-      }
-    }
+    const Classes& classes = *tables_.classes;
+    const std::uint8_t before = classes.of(utf8_decode(text.data() + utf8_before(text, at)));
+    return classes.synchronizing(before, classes.of(utf8_decode(text.data() + at)));
   }
 
   // `bytes` holds the 64 bytes at text[at], and two in front and one behind.
   std::uint64_t word(std::string_view text, std::size_t at, const char* bytes) const {
-    Words words;
-    std::uint64_t leads = 0;
-#if defined(__x86_64__)
-    if (path_ == Path::avx512) {
-      std::uint64_t mask = 0;
-      if (ascii_avx512(bytes, words, leads, mask)) return mask;
-      const std::uint64_t parted = beyond_ascii(text, at, bytes, leads, words);
-      return cuts_avx512(words) | parted;
-    }
-    if (path_ == Path::avx2) {
-      const bool ascii = ascii_avx2(bytes, words, leads);
-      const std::uint64_t parted = ascii ? 0 : beyond_ascii(text, at, bytes, leads, words);
-      return cuts_avx2(words) | parted;
-    }
+#if defined(TOKSEAM_AVX512)
+    if (path_ == Path::avx512) return CutMasksAvx512::word(tables_, text, at, bytes);
 #endif
-    const bool ascii = ascii_portable(bytes, words, leads);
-    const std::uint64_t parted = ascii ? 0 : beyond_ascii(text, at, bytes, leads, words);
-    return cuts_portable(words) | parted;
+#if defined(__x86_64__)
+    if (path_ == Path::avx2) return word_avx2(text, at, bytes);
+#endif
+    return word_portable(text, at, bytes);
   }
 
-  // Fill in what characters beyond ASCII say, which is nothing so far. PERF: only in the places beside a cut, and behind
-  // an ASCII character; a relation of three characters has its further ones in ASCII, or loses a cut. Returns the cuts
-  // inside pieces.
+  // Returns the cuts between characters beyond ASCII, and fills in what they say beside ASCII characters, which is nothing
+  // so far. PERF: of the places further off only the one behind an ASCII character; a relation of three characters has
+  // its further ones in ASCII, or loses a cut.
+  // say(place, class, i): such a character is there, as seen from byte i.
+  template <class Say>
   std::uint64_t beyond_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads,
-                             Words& words) const {
-    // The character that began before this word and ends in it, or in front of it.
-    std::size_t end = 0;  // where the character before ends, if it is beyond ASCII
-    while (end < 4 && is_continuation(bytes[end])) ++end;
+                             Say say) const {
+    const Classes& classes = *tables_.classes;
+    const std::size_t count = classes.count();
+    const CutTables::Fate* const fates = tables_.fates.data();
+    // The character before: at first the one that began before this word and ends in it, or in front of it.
     std::uint32_t before = 0;
-    const std::uint8_t* seamless = nullptr;  // the row of the character before
-    if (at > 0 && static_cast<unsigned char>(*(bytes + end - 1)) >= 0x80) {
+    std::uint8_t number_before = 0;
+    std::size_t end = 0;  // where it ends, if it is beyond ASCII
+    while (end < 4 && is_continuation(bytes[end])) ++end;
+    if (at > 0 && is_beyond_ascii(*(bytes + end - 1))) {
       before = utf8_decode(text.data() + utf8_before(text, at + end));
-      const std::uint8_t number = classes_->of(before);
-      seamless = seamless_row(number);
-      say(kBefore, number, end, words);
+      number_before = classes.of(before);
     } else {
       end = kWordBytes;
     }
-    std::uint64_t parted = 0;
+    std::uint64_t mask = 0;
     for (std::uint64_t rest = leads; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
       const std::uint32_t point = utf8_decode(text.data() + at + i);
-      const std::uint8_t number = classes_->of(point);
-      say(kBehind, number, i, words);
+      const std::uint8_t number = classes.of(point);
       if (end == i) {
-        const bool apart = seamless != nullptr && seamless[number] != 0 && !crossings_->possible(text, at + i, before, point);
-        parted |= static_cast<std::uint64_t>(apart) << i;
-      } else if (i > 0) {
-        say(kNext, number, i - 1, words);
+        const CutTables::Fate fate = fates[number_before * count + number];
+        const bool cut = fate == CutTables::Fate::cut || (fate == CutTables::Fate::seamless &&
+                                                          !tables_.crossings->possible(text, at + i, before, point));
+        mask |= static_cast<std::uint64_t>(cut) << i;
+      } else {
+        if (end < kWordBytes) say(kBefore, number_before, end);
+        say(kBehind, number, i);
+        if (i > 0) say(kNext, number, i - 1);
       }
       before = point;
-      seamless = seamless_row(number);
+      number_before = number;
       end = i + utf8_width(bytes[i]);
-      if (end < kWordBytes) say(kBefore, number, end, words);
     }
-    return parted;
+    if (end < kWordBytes) say(kBefore, number_before, end);
+    return mask;
   }
 
-  const std::uint8_t* seamless_row(std::uint8_t number) const {
-    return seamless_ == nullptr ? nullptr : seamless_ + number * classes_->count();
+  // PERF: where no ASCII character is in the word, or in front of it, nobody asks for what is said.
+  std::uint64_t without_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads) const {
+    return beyond_ascii(text, at, bytes, leads, [](Place, std::uint8_t, std::size_t) {});
   }
 
-  void say(Place place, std::uint8_t number, std::size_t at, Words& words) const {
-    for (std::size_t group = 0; group < used_; ++group) words[group][place][at] = groups_[group].of[place][number];
-  }
+  static bool is_beyond_ascii(char byte) { return static_cast<unsigned char>(byte) >= 0x80; }
 
-  // These three fill in what ASCII characters say; `leads` are the bytes that begin others. True where there are none.
-  bool ascii_portable(const char* bytes, Words& words, std::uint64_t& leads) const {
-    bool all = true;
-    for (std::size_t place = 0; place < kPlaces; ++place)
-      for (std::size_t i = 0; i < kWordBytes; ++i) {
-        const auto byte = static_cast<unsigned char>(*(bytes + i + kReach[place]));
-        all = all && byte < 0x80;
-        for (std::size_t group = 0; group < used_; ++group)
-          words[group][place][i] = byte < 0x80 ? groups_[group].ascii[place][byte] : groups_[group].unknown[place];
-      }
-    for (std::size_t i = 0; i < kWordBytes; ++i)
-      leads |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i]) >= 0xC0) << i;
-    return all;
+  // A bit for each of eight bytes whose highest bit is set.
+  static std::uint64_t high_bits(std::uint64_t bytes) {
+    if constexpr (std::endian::native == std::endian::big) bytes = __builtin_bswap64(bytes);
+    return (bytes >> 7 & kEachByte) * 0x0102040810204080 >> 56;
   }
+  static constexpr std::uint64_t kEachByte = 0x0101010101010101;
 
-  std::uint64_t cuts_portable(const Words& words) const {
+  std::uint64_t word_portable(std::string_view text, std::size_t at, const char* bytes) const {
+    const std::span<const Group> groups = tables_.rectangles.groups();
+    constexpr std::uint64_t kHighBits = kEachByte << 7;
+    std::uint64_t any = detail::load8(bytes - 2) | detail::load8(bytes + kWordBytes - 7), all = kHighBits, leads = 0;
+    for (std::size_t i = 0; i < kWordBytes; i += 8) {
+      const std::uint64_t eight = detail::load8(bytes + i);
+      any |= eight;
+      all &= eight;
+      leads |= high_bits(eight & (eight & ~kHighBits) << 1) << i;
+    }
+    if (all == kHighBits && is_beyond_ascii(*(bytes - 1))) return without_ascii(text, at, bytes, leads);
+    // What the character of each byte says, as Group::packed.
+    constexpr std::size_t kInFront = 2, kBytes = kInFront + kWordBytes + 1;
+    std::array<std::array<std::uint32_t, kBytes>, CutRectangles::kGroups> said;
+    for (std::size_t number = 0; number < groups.size(); ++number)
+      for (std::size_t i = 0; i < kBytes; ++i)
+        said[number][i] = groups[number].packed[static_cast<unsigned char>(*(bytes - kInFront + i))];
     std::uint64_t mask = 0;
-    for (std::size_t group = 0; group < used_; ++group)
+    if ((any & kHighBits) != 0)
+      mask = beyond_ascii(text, at, bytes, leads, [&](Place place, std::uint8_t number, std::size_t i) {
+        for (std::size_t group = 0; group < groups.size(); ++group) {
+          std::uint32_t& byte = said[group][kInFront + i + static_cast<std::size_t>(kReach[place])];
+          byte = (byte & ~(0xFFU << 8 * place)) | std::uint32_t{groups[group].of[place][number]} << 8 * place;
+        }
+      });
+    for (std::size_t number = 0; number < groups.size(); ++number)
       for (std::size_t i = 0; i < kWordBytes; ++i) {
-        const auto& said = words[group];
-        const int cut = said[kPrevious][i] & said[kBefore][i] & said[kBehind][i] & said[kNext][i];
+        const std::uint32_t* const here = said[number].data() + kInFront + i;
+        const std::uint32_t cut = here[kReach[kPrevious]] & here[kReach[kBefore]] >> 8 * kBefore &
+                                  here[kReach[kBehind]] >> 8 * kBehind & here[kReach[kNext]] >> 8 * kNext & 0xFF;
         mask |= static_cast<std::uint64_t>(cut != 0) << i;
       }
     return mask;
@@ -275,63 +197,6 @@ class CutMasks {
 #if defined(__x86_64__)
   // SAFETY, in all of these: the 64 bytes, the two in front and the one behind are the caller's to read; every load and
   // store is an unaligned one.
-
-  // Of a word that is all ASCII, sets `mask` at once and leaves `words` alone.
-  __attribute__((target("avx512f,avx512bw,avx512vbmi"))) bool ascii_avx512(const char* bytes, Words& words,
-                                                                           std::uint64_t& leads,
-                                                                           std::uint64_t& mask) const {
-    // PERF: by name, not in an array: else they go through memory.
-    const __m512i previous = _mm512_loadu_si512(bytes - 2), before = _mm512_loadu_si512(bytes - 1),
-                  behind = _mm512_loadu_si512(bytes), next = _mm512_loadu_si512(bytes + 1);
-    const __m512i any = _mm512_or_si512(_mm512_or_si512(previous, before), _mm512_or_si512(behind, next));
-    const bool all = _mm512_movepi8_mask(any) == 0;
-    for (std::size_t number = 0; number < used_; ++number) {
-      const Group& group = groups_[number];
-      const Said512 said{lookup_avx512(group, kPrevious, previous), lookup_avx512(group, kBefore, before),
-                         lookup_avx512(group, kBehind, behind), lookup_avx512(group, kNext, next)};
-      if (all) {
-        mask |= cuts_of(said);
-        continue;
-      }
-      store_avx512(group, kPrevious, previous, said.previous, words[number]);
-      store_avx512(group, kBefore, before, said.before, words[number]);
-      store_avx512(group, kBehind, behind, said.behind, words[number]);
-      store_avx512(group, kNext, next, said.next, words[number]);
-    }
-    leads = _mm512_cmpge_epu8_mask(behind, _mm512_set1_epi8(static_cast<char>(0xC0)));
-    return all;
-  }
-
-  struct Said512 {
-    __m512i previous, before, behind, next;
-  };
-
-  __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) static __m512i lookup_avx512(
-      const Group& group, Place place, const __m512i& text) {
-    const std::uint8_t* table = group.ascii[place].data();
-    return _mm512_permutex2var_epi8(_mm512_loadu_si512(table), text, _mm512_loadu_si512(table + 64));
-  }
-
-  __attribute__((target("avx512f,avx512bw"), always_inline)) static void store_avx512(
-      const Group& group, Place place, const __m512i& text, const __m512i& said, std::array<Bits, kPlaces>& words) {
-    const __m512i unknown = _mm512_set1_epi8(static_cast<char>(group.unknown[place]));
-    _mm512_storeu_si512(words[place].data(), _mm512_mask_mov_epi8(said, _mm512_movepi8_mask(text), unknown));
-  }
-
-  __attribute__((target("avx512f,avx512bw"), always_inline)) static std::uint64_t cuts_of(const Said512& said) {
-    return _mm512_test_epi8_mask(_mm512_and_si512(said.before, said.behind),
-                                 _mm512_and_si512(said.previous, said.next));
-  }
-
-  __attribute__((target("avx512f,avx512bw"))) std::uint64_t cuts_avx512(const Words& words) const {
-    std::uint64_t mask = 0;
-    for (std::size_t group = 0; group < used_; ++group) {
-      const std::array<Bits, kPlaces>& said = words[group];
-      mask |= cuts_of({_mm512_loadu_si512(said[kPrevious].data()), _mm512_loadu_si512(said[kBefore].data()),
-                       _mm512_loadu_si512(said[kBehind].data()), _mm512_loadu_si512(said[kNext].data())});
-    }
-    return mask;
-  }
 
   __attribute__((target("avx2"))) static __m256i lookup_avx2(const std::uint8_t* table, __m256i bytes) {
     // PERF: eight 16-byte table lookups, one for each high nibble; bytes beyond ASCII match none and give 0.
@@ -351,30 +216,55 @@ class CutMasks {
   static const __m256i* vector(const std::uint8_t* bytes) { return reinterpret_cast<const __m256i*>(bytes); }
   static const __m256i* vector(const char* bytes) { return reinterpret_cast<const __m256i*>(bytes); }
 
-  __attribute__((target("avx2"))) bool ascii_avx2(const char* bytes, Words& words, std::uint64_t& leads) const {
+  __attribute__((target("avx2"))) std::uint64_t word_avx2(std::string_view text, std::size_t at,
+                                                          const char* bytes) const {
+    const std::uint64_t leads = at_least_avx2(bytes, 0xC0), high = at_least_avx2(bytes, 0x80);
+    if (high == ~std::uint64_t{0} && is_beyond_ascii(*(bytes - 1))) return without_ascii(text, at, bytes, leads);
+    Words words;
+    const bool ascii = ascii_avx2(bytes, words);
+    const auto say = [&](Place place, std::uint8_t number, std::size_t i) {
+      const std::span<const Group> groups = tables_.rectangles.groups();
+      for (std::size_t group = 0; group < groups.size(); ++group)
+        words[group][place][i] = groups[group].of[place][number];
+    };
+    const std::uint64_t beyond = ascii ? 0 : beyond_ascii(text, at, bytes, leads, say);
+    return cuts_avx2(words) | beyond;
+  }
+
+  // The bytes of at least `least`, by the maximum, for they have no sign.
+  __attribute__((target("avx2"))) static std::uint64_t at_least_avx2(const char* bytes, unsigned least) {
+    const __m256i all = _mm256_set1_epi8(static_cast<char>(least));
+    std::uint64_t mask = 0;
+    for (std::size_t half = 0; half < kWordBytes; half += 32) {
+      const __m256i text = _mm256_loadu_si256(vector(bytes + half));
+      const __m256i found = _mm256_cmpeq_epi8(_mm256_max_epu8(text, all), text);
+      mask |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm256_movemask_epi8(found))) << half;
+    }
+    return mask;
+  }
+
+  // Fills in what ASCII characters say. True where there are no others.
+  __attribute__((target("avx2"))) bool ascii_avx2(const char* bytes, Words& words) const {
+    const std::span<const Group> groups = tables_.rectangles.groups();
     int high = 0;
     for (std::size_t half = 0; half < kWordBytes; half += 32) {
       for (std::size_t place = 0; place < kPlaces; ++place) {
         const __m256i text = _mm256_loadu_si256(vector(bytes + half + kReach[place]));
         high |= _mm256_movemask_epi8(text);
-        for (std::size_t number = 0; number < used_; ++number) {
-          const Group& group = groups_[number];
+        for (std::size_t number = 0; number < groups.size(); ++number) {
+          const Group& group = groups[number];
           const __m256i unknown = _mm256_set1_epi8(static_cast<char>(group.unknown[place]));
-          const __m256i said = _mm256_blendv_epi8(lookup_avx2(group.ascii[place].data(), text), unknown, text);
+          const __m256i said = _mm256_blendv_epi8(lookup_avx2(group.bytes[place].data(), text), unknown, text);
           _mm256_storeu_si256(vector(words[number][place].data() + half), said);
         }
       }
-      // At least 0xC0: unsigned, so by the maximum.
-      const __m256i here = _mm256_loadu_si256(vector(bytes + half));
-      const __m256i lead = _mm256_cmpeq_epi8(_mm256_max_epu8(here, _mm256_set1_epi8(static_cast<char>(0xC0))), here);
-      leads |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm256_movemask_epi8(lead))) << half;
     }
     return high == 0;
   }
 
   __attribute__((target("avx2"))) std::uint64_t cuts_avx2(const Words& words) const {
     std::uint64_t mask = 0;
-    for (std::size_t group = 0; group < used_; ++group)
+    for (std::size_t group = 0; group < tables_.rectangles.groups().size(); ++group)
       for (std::size_t half = 0; half < kWordBytes; half += 32) {
         const auto said = [&](Place place) __attribute__((target("avx2"))) {
           return _mm256_loadu_si256(vector(words[group][place].data() + half));
@@ -388,12 +278,8 @@ class CutMasks {
   }
 #endif
 
-  const Classes* classes_;
-  const std::uint8_t* seamless_;
-  const Crossings* crossings_;
+  CutTables tables_;
   Path path_;
-  std::array<Group, kGroups> groups_{};
-  std::size_t rectangles_ = 0, used_ = 0;  // used_: groups that have any
 };
 
 }  // namespace tokseam

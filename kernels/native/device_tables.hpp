@@ -83,8 +83,8 @@ inline std::optional<device::Tables> device_tables(const Image& image, const voi
   tables.by_characters = image.has(Section::character_settings) ? 1 : 0;
   if (tables.by_characters == 0) return tables;
   const auto settings = u32s(Section::character_settings);
-  const auto joined = image.get<std::uint64_t>(Section::joined);
-  tables.joined = {moved(joined.data()), joined.size()};
+  const auto joined = u32s(Section::joined);
+  tables.joined = {moved(joined.data()), static_cast<std::uint32_t>(joined.size())};
   tables.marker = settings[2];
   tables.split_at_marker = settings[4];
   tables.character_ids = {key_set(Section::characters), moved(u32s(Section::character_ids).data())};

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "avx512.hpp"
 #include "hash.hpp"
-#include "intrinsics.hpp"
 
 namespace tokseam {
 
@@ -33,7 +33,7 @@ class AsciiShapes {
 
   // Of at most Shape::kMostBytes bytes. False, with nothing set, for one that needs a closer look.
   bool find(std::string_view segment, Shape& shape) const {
-#if defined(__x86_64__)
+#if defined(TOKSEAM_AVX512)
     if (vectors_) return find_by_vectors(segment, shape);
 #endif
     return find_portable(segment, shape);
@@ -55,11 +55,9 @@ class AsciiShapes {
  private:
   static constexpr std::uint8_t kBehind = kMostClasses;  // where the segment has ended
 
-#if defined(__x86_64__)
-  TOKSEAM_INTRINSICS_BEGIN
+#if defined(TOKSEAM_AVX512)
   // PERF: no loop, so no guess at its length.
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi"))) bool find_by_vectors(std::string_view segment,
-                                                                                       Shape& shape) const {
+  TOKSEAM_AVX512_ENTRY bool find_by_vectors(std::string_view segment, Shape& shape) const {
     const auto some = static_cast<__mmask16>((1U << segment.size()) - 1);
     const __m128i bytes = _mm_maskz_loadu_epi8(some, segment.data());
     const __m512i found = _mm512_permutex2var_epi8(_mm512_loadu_si512(numbers_.data()), _mm512_castsi128_si512(bytes),
@@ -68,10 +66,8 @@ class AsciiShapes {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(&shape), numbers);
     return _mm_movepi8_mask(_mm_or_si128(numbers, bytes)) == 0;
   }
-  TOKSEAM_INTRINSICS_END
 
-  bool vectors_ = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512vbmi");
+  bool vectors_ = has_avx512();
 #endif
   std::array<std::uint8_t, 128> numbers_;
 };

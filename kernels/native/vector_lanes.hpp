@@ -11,15 +11,12 @@
 #include <span>
 #include <string_view>
 
-#include "intrinsics.hpp"
+#include "avx512.hpp"
 #include "lane_loop.hpp"
 #include "linked_lanes.hpp"
 #include "merges.hpp"
 
-#if defined(__x86_64__)
-#define TOKSEAM_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi,bmi2,lzcnt")))
-
-TOKSEAM_INTRINSICS_BEGIN
+#if defined(TOKSEAM_AVX512)
 
 namespace tokseam {
 
@@ -36,13 +33,7 @@ class VectorLanes {
   static constexpr std::size_t kMostSymbols = 64;
   static constexpr std::size_t kLanes = 16;
 
-  static bool supported() {
-    static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("bmi") &&
-                            __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
-    return has;
-  }
+  static bool supported() { return has_avx512(); }
 
   // The symbols that are left stand side by side, and one at either end that merges with none; ranks[i] is that of the
   // pair that symbol i begins. PERF: small, so that all lanes lie in the nearest cache.
@@ -74,7 +65,7 @@ class VectorLanes {
   explicit VectorLanes(const Merges& merges) : table_(merges.table()), bytes_(merges.byte_tables()) {}
 
   // A piece of at most kMostSymbols.
-  TOKSEAM_AVX512 void begin(Lane& lane, std::span<const std::uint32_t> symbols) const {
+  TOKSEAM_AVX512_ENTRY void begin(Lane& lane, std::span<const std::uint32_t> symbols) const {
     std::ranges::copy(symbols, lane.symbols());
     std::array<Search, kMostSymbols> searches;
     for (std::size_t k = 0; k + 1 < symbols.size(); ++k) {
@@ -87,7 +78,7 @@ class VectorLanes {
   }
 
   // The same of ASCII, where every byte has a symbol.
-  TOKSEAM_AVX512 void begin_ascii(Lane& lane, std::string_view piece) const {
+  TOKSEAM_AVX512_ENTRY void begin_ascii(Lane& lane, std::string_view piece) const {
     const __m512i none = _mm512_set1_epi32(-1);
     for (std::size_t at = 0; at < piece.size(); at += kWidth) {
       const auto rest = static_cast<unsigned>(piece.size() - at);
@@ -110,12 +101,12 @@ class VectorLanes {
 
   // As MergeLanes::run, for the pieces that are mine(i).
   template <class Mine, class Start, class Done>
-  TOKSEAM_AVX512 void run(std::size_t pieces, Mine&& mine, Start&& start, Done&& done) {
+  TOKSEAM_AVX512_ENTRY void run(std::size_t pieces, Mine&& mine, Start&& start, Done&& done) {
     loop_lanes(*this, room_, pieces, mine, start, done);
   }
 
   // Looks up what the merge before made, and does the next one. False where none is left.
-  TOKSEAM_AVX512 bool step(Lane& lane) const {
+  TOKSEAM_AVX512_ENTRY bool step(Lane& lane) const {
     if (lane.registers == 1) [[likely]] return step_in<1>(table_, lane);
     return lane.registers == 2 ? step_in<2>(table_, lane) : step_in<4>(table_, lane);
   }
@@ -124,7 +115,7 @@ class VectorLanes {
   static constexpr std::size_t kSlots = 8;  // of the table, that are looked at together
 
   // Where symbols and ranks are filled in.
-  TOKSEAM_AVX512 static void make_ready(Lane& lane, std::size_t size) {
+  TOKSEAM_AVX512_ENTRY static void make_ready(Lane& lane, std::size_t size) {
     lane.size = size;
     lane.registers = size <= kWidth ? 1 : size <= 2 * kWidth ? 2 : 4;
     const __m512i none = _mm512_set1_epi32(-1);
@@ -154,7 +145,7 @@ class VectorLanes {
   }
 
   // In the lowest 32 bits: the rank, or kNoRank.
-  TOKSEAM_AVX512 [[gnu::always_inline]] static __m128i find(const Table& table, const Search& search) {
+  TOKSEAM_AVX512 static __m128i find(const Table& table, const Search& search) {
     // Each slot in a word of its own.
     const __m512i apart = _mm512_set_epi64(0x00002F2E2D2C2B2A, 0x0000292827262524, 0x0000232221201F1E, 0x00001D1C1B1A1918,
                                            0x0000171615141312, 0x000011100F0E0D0C, 0x00000B0A09080706, 0x0000050403020100);
@@ -188,7 +179,7 @@ class VectorLanes {
   }
 
   template <std::size_t kRegisters>
-  TOKSEAM_AVX512 [[gnu::always_inline]] static bool step_in(const Table& table, Lane& lane) {
+  TOKSEAM_AVX512 static bool step_in(const Table& table, Lane& lane) {
     const __m128i of_merged = find(table, lane.of_merged), of_before = find(table, lane.of_before);
     __m512i ranks[kRegisters];
     for (std::size_t r = 0; r < kRegisters; ++r) {
@@ -250,8 +241,6 @@ class VectorLanes {
 
 }  // namespace tokseam
 
-TOKSEAM_INTRINSICS_END
-#undef TOKSEAM_AVX512
 
 #else
 

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "avx512.hpp"
 #include "device/lookup.hpp"
 #include "hash.hpp"
 #include "image.hpp"
-#include "intrinsics.hpp"
 
 namespace tokseam {
 
@@ -116,12 +116,10 @@ class Vocabulary {
 
   enum class Path { portable, avx512 };
   static Path best_path() {
-#if defined(__x86_64__)
-    static const Path best = __builtin_cpu_supports("avx512vl") ? Path::avx512 : Path::portable;
-    return best;
-#else
-    return Path::portable;
+#if defined(TOKSEAM_AVX512)
+    if (has_avx512()) return Path::avx512;
 #endif
+    return Path::portable;
   }
 
   void find_all(std::span<const std::string_view> keys, std::uint32_t* ids, Path path) const {
@@ -132,7 +130,7 @@ class Vocabulary {
         some.hashes[i] = hash_bytes(keys[i]);
         __builtin_prefetch(table_.slots + place_of(some.hashes[i], table_.size));
       }
-#if defined(__x86_64__)
+#if defined(TOKSEAM_AVX512)
       if (path == Path::avx512)
         find_likely_avx512(some, count);
       else
@@ -180,9 +178,9 @@ class Vocabulary {
     }
   }
 
-#if defined(__x86_64__)
+#if defined(TOKSEAM_AVX512)
   // PERF: eight slots at once, so no guess at how far a search goes.
-  __attribute__((target("avx512f,avx512vl"))) void find_likely_avx512(Together& some, std::size_t count) const {
+  TOKSEAM_AVX512_ENTRY void find_likely_avx512(Together& some, std::size_t count) const {
     constexpr std::size_t kWidth = 8;
     const __m256i free = _mm256_set1_epi32(-1);
     const __m256i tagged = _mm256_set1_epi32(static_cast<int>(std::uint32_t{1} << table_.offset_bits));

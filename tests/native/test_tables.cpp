@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "image.hpp"
 #include "merges.hpp"
 #include "pair_sieve.hpp"
+#include "parted_entries.hpp"
+#include "utf8.hpp"
 #include "vocabulary.hpp"
 
 using namespace tokseam;
@@ -66,6 +69,41 @@ void test_a_sieve_never_denies() {
       wrong += sieve.may_contain(PairSieve::key(before, behind)) && held.count(PairSieve::key(before, behind)) == 0;
   CHECK(wrong * 80 < asked, "few answers are wrong");
   CHECK(none.empty() && !sieve.empty(), "");
+}
+
+// Whether an entry of `entries` stands across text[at], and begins or ends inside a character.
+bool crosses(const std::vector<std::string_view>& entries, std::string_view text, std::size_t at) {
+  for (const std::string_view entry : entries)
+    for (std::size_t from = at < entry.size() ? 0 : at - entry.size() + 1; from < at; ++from) {
+      if (from + entry.size() <= at || text.substr(from, entry.size()) != entry) continue;
+      const std::size_t end = from + entry.size();
+      std::size_t first = from, last = end;  // the first whole character, and the end of the last
+      while (first < end && is_continuation(text[first])) ++first;
+      while (last < text.size() && is_continuation(text[last])) --last;
+      if ((first > from && first == at) || (last < end && last == at)) return true;
+    }
+  return false;
+}
+
+void test_parted_entries() {
+  std::mt19937 random(9);
+  for (int round = 0; round < 300; ++round) {
+    std::string drawn;
+    for (std::size_t left = 1 + random() % 60; left > 0; --left)
+      utf8_append(drawn, std::array<std::uint32_t, 6>{'a', ' ', 0xE9, 0x4E00, 0x4E01, 0x1F600}[random() % 6]);
+    const std::vector<char> bytes(drawn.begin(), drawn.end());  // which end where the text does, for ASan
+    const std::string_view text(bytes.data(), bytes.size());
+    std::vector<std::string_view> entries;
+    for (std::size_t left = random() % 30; left > 0; --left)
+      entries.push_back(text.substr(random() % text.size(), 1 + random() % 12));
+    ImageWriter writer;
+    PartedEntries::write(writer, entries);
+    const Image image = writer.finish();
+    const PartedEntries parted(image);
+    for (std::size_t at = 1; at < text.size(); ++at)
+      if (!is_continuation(text[at]))
+        CHECK(parted.cross(text, at) == crosses(entries, text, at), "at " + std::to_string(at));
+  }
 }
 
 void test_vocabulary() {
@@ -159,6 +197,7 @@ int main() {
   return test::run({{"close numbers", test_close_numbers},
                     {"close numbers take a byte each", test_close_numbers_take_a_byte_each},
                     {"a sieve never denies", test_a_sieve_never_denies},
+                    {"parted entries", test_parted_entries},
                     {"vocabulary", test_vocabulary},
                     {"merges", test_merges}});
 }
