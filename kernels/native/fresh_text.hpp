@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "hash.hpp"
 #include "known_chunks.hpp"
 #include "parallel.hpp"
+#include "utf8.hpp"
 
 namespace tokseam {
 
@@ -45,6 +47,57 @@ inline std::size_t chunk_end(const Encoder& encoder, std::string_view text, std:
   return cut == kNoCut ? text.size() : cut;
 }
 
+// Whether a recognised chunk's text goes on in `rest`, and may end there: at the text's end, or where this text has a
+// synchronizing position too. A short one (it ended a text) would leave crumbs inside another.
+inline bool goes_on(const Encoder& encoder, std::string_view rest, std::uint64_t mode, const KnownChunks::Chunk& chunk) {
+  const std::size_t size = chunk.text.size();
+  if (chunk.mode != mode || !rest.starts_with(chunk.view())) return false;
+  if (rest.size() == size) return true;
+  if (size < kLeastChunkBytes) return false;
+  // The two characters that meet there decide.
+  return encoder.next_cut(rest.substr(0, size + utf8_width(rest[size])), size) == size;
+}
+
+// A text in chunks, as far as they are known.
+struct Part {
+  std::size_t begin, end;
+  std::uint64_t hash, mode;
+  KnownChunks::Found found;
+  bool again;  // not known, but it came before
+};
+
+// PERF: behind a recognised chunk stands what stood there last time, nearly always: then neither its end nor its hash
+// is looked for.
+inline std::vector<Part> part_text(const Encoder& encoder, std::string_view text, EncodeMode mode) {
+  KnownChunks& known = encoder.known_chunks();
+  std::vector<Part> parts;
+  std::array<KnownChunks::Found, 16> run;
+  std::size_t run_at = 0, run_end = 0;
+  for (std::size_t begin = 0; begin < text.size(); begin = parts.back().end) {
+    const std::uint64_t told = (mode.split_special ? 1U : 0U) | (mode.continued || begin > 0 ? 2U : 0U);
+    if (run_at == run_end && !parts.empty() && parts.back().found) {
+      run_at = 0;
+      run_end = known.behind(parts.back().hash, run);
+    }
+    if (run_at < run_end) {
+      KnownChunks::Found& next = run[run_at++];
+      if (goes_on(encoder, text.substr(begin), told, *next)) {
+        const std::uint64_t hash = next->hash;
+        parts.push_back({begin, begin + next->text.size(), hash, told, std::move(next), false});
+        continue;
+      }
+      run_at = run_end = 0;
+    }
+    const std::size_t end = chunk_end(encoder, text, begin);
+    const std::string_view chunk = text.substr(begin, end - begin);
+    Part part{begin, end, KnownChunks::hash_of(chunk, told), told, nullptr, false};
+    part.found = known.find(part.hash, chunk, told);
+    part.again = !part.found && known.seen(part.hash);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 }  // namespace detail
 
 // Appends the ids of the whole text, encoded on at most `threads` threads.
@@ -53,27 +106,19 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
   KnownChunks& known = encoder.known_chunks();
   if (text.size() < detail::kRecognisedBytes || !known.enabled())
     return encode_parallel(encoder, text, mode, threads, ids);
-  struct Part {
-    std::size_t begin, end;
-    std::uint64_t hash, mode;
-    KnownChunks::Found found;
-    bool again;  // not known, but it came before
-  };
-  std::vector<Part> parts;
+  const std::vector<detail::Part> parts = detail::part_text(encoder, text, mode);
+  std::size_t unknown = 0, known_ids = 0;
   bool any = false;
-  for (std::size_t begin = 0; begin < text.size(); begin = parts.back().end) {
-    const std::size_t end = detail::chunk_end(encoder, text, begin);
-    const std::string_view chunk = text.substr(begin, end - begin);
-    const std::uint64_t told = (mode.split_special ? 1U : 0U) | (mode.continued || begin > 0 ? 2U : 0U);
-    Part part{begin, end, KnownChunks::hash_of(chunk, told), told, nullptr, false};
-    part.found = known.find(part.hash, chunk, told);
-    part.again = !part.found && known.seen(part.hash);
+  for (const detail::Part& part : parts) {
     any = any || part.found || part.again;
-    parts.push_back(std::move(part));
+    if (part.found)
+      known_ids += part.found->ids.size();
+    else
+      unknown += part.end - part.begin;
   }
   if (!any) return encode_parallel(encoder, text, mode, threads, ids);
 
-  ids.reserve(ids.size() + text.size() / kBytesPerId);
+  ids.reserve(ids.size() + known_ids + unknown / kBytesPerId);
   std::vector<std::size_t> cuts, marks;
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {
@@ -106,6 +151,10 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
     }
     i = stop;
   }
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(parts.size());
+  for (const detail::Part& part : parts) hashes.push_back(part.hash);
+  known.came(hashes);
 }
 
 }  // namespace tokseam

@@ -1,6 +1,7 @@
 // Ids of large chunks of text that came more than once: the same system prompt, the same file, the whole text again.
-// Recognised by hash and then byte by byte. A chunk lies between two synchronizing positions, so its ids depend on its
-// bytes alone (kernels/README.md, claims 4 and 8), wherever it stands. Bounded: the longest unused go first.
+// Recognised by hash, or as the one that came behind another last time, and then byte by byte. A chunk lies between two
+// synchronizing positions, so its ids depend on its bytes alone (kernels/README.md, claims 4 and 8), wherever it stands.
+// Bounded: the longest unused go first.
 // Not here: where texts are parted, and how a chunk is encoded (fresh_text.hpp). Any number of threads at once.
 #pragma once
 
@@ -25,9 +26,10 @@ class KnownChunks {
   static constexpr std::size_t kDefaultBytes = std::size_t{1} << 25;  // 32 MiB
 
   struct Chunk {
+    std::uint64_t hash, mode;
     std::vector<char> text;
     std::vector<std::uint32_t> ids;
-    std::uint64_t mode;
+    std::string_view view() const { return {text.data(), text.size()}; }
     std::size_t bytes() const { return sizeof(Chunk) + text.size() + ids.size() * sizeof(std::uint32_t); }
   };
   // Null: not known. Lives on while it is held, whatever is forgotten.
@@ -67,12 +69,37 @@ class KnownChunks {
       const std::lock_guard guard(mutex_);
       const auto entry = entries_.find(hash);
       if (entry == entries_.end()) return nullptr;
-      order_.splice(order_.begin(), order_, entry->second);
       found = entry->second->chunk;
     }
-    const bool same = found->mode == mode && found->text.size() == text.size() &&
-                      std::memcmp(found->text.data(), text.data(), text.size()) == 0;
-    return same ? found : nullptr;
+    return found->mode == mode && found->view() == text ? found : nullptr;
+  }
+
+  // Puts into `run` what came behind the chunk of this hash last time, what came behind that, and so on. Returns how many;
+  // the rest of `run` stays as it is. A link is a hash: what was forgotten is not found, and what took its place is.
+  std::size_t behind(std::uint64_t hash, std::span<Found> run) const {
+    const std::lock_guard guard(mutex_);
+    auto entry = entries_.find(hash);
+    std::size_t count = 0;
+    for (; count < run.size() && entry != entries_.end() && entry->second->linked; ++count) {
+      entry = entries_.find(entry->second->next);
+      if (entry == entries_.end()) break;
+      run[count] = entry->second->chunk;
+    }
+    return count;
+  }
+
+  // Told of the chunks of a text by their hashes, in order: those that are kept are the latest used now, and linked.
+  void came(std::span<const std::uint64_t> hashes) {
+    const std::lock_guard guard(mutex_);
+    Entry* before = nullptr;
+    for (const std::uint64_t hash : hashes) {
+      const auto entry = entries_.find(hash);
+      if (before != nullptr && entry != entries_.end()) before->next = hash, before->linked = true;
+      before = nullptr;
+      if (entry == entries_.end()) continue;
+      order_.splice(order_.begin(), order_, entry->second);
+      before = &*entry->second;
+    }
   }
 
   // Whether a chunk of this hash was asked about before, as far as is remembered. PERF: a chunk is kept when it comes for
@@ -89,20 +116,21 @@ class KnownChunks {
 
   void keep(std::uint64_t hash, std::string_view text, std::uint64_t mode, std::span<const std::uint32_t> ids) {
     auto chunk = std::make_shared<const Chunk>(
-        Chunk{{text.begin(), text.end()}, {ids.begin(), ids.end()}, mode});
+        Chunk{hash, mode, {text.begin(), text.end()}, {ids.begin(), ids.end()}});
     const std::lock_guard guard(mutex_);
     if (chunk->bytes() > most_bytes_) return;
     forget(hash);
     make_room(chunk->bytes());
     bytes_ += chunk->bytes();
-    order_.push_front({hash, std::move(chunk)});
+    order_.push_front({std::move(chunk)});
     entries_[hash] = order_.begin();
   }
 
  private:
   struct Entry {
-    std::uint64_t hash;
     Found chunk;
+    std::uint64_t next = 0;  // the hash of the chunk that came behind it last time ...
+    bool linked = false;     // ... if one did
   };
   static constexpr int kSeenBits = 14;
   using Seen = std::array<std::uint32_t, std::size_t{1} << kSeenBits>;
@@ -130,7 +158,7 @@ class KnownChunks {
     entries_.erase(entry);
   }
   void make_room(std::size_t bytes) {
-    while (!order_.empty() && bytes_ + bytes > most_bytes_) forget(order_.back().hash);
+    while (!order_.empty() && bytes_ + bytes > most_bytes_) forget(order_.back().chunk->hash);
   }
 
   mutable std::mutex mutex_;

@@ -1,5 +1,5 @@
-// Text of one, two or four bytes a character, as Python holds it, to UTF-8: 32 ASCII characters or eight others at a time
-// where the processor has AVX2 (asked at run time), else one by one.
+// Text of one, two or four bytes a character, as Python holds it, to UTF-8: 32 ASCII characters or eight others at a
+// time where the processor has AVX2 (asked at run time), else one by one.
 #pragma once
 
 #include <array>
@@ -136,8 +136,8 @@ template <class Unit>
   return to;
 }
 
-// SAFETY: while so many units are left that their room is 32 bytes, eight of them are read, and at most 16 bytes written
-// behind the first four's, which are at most 16. Loads and stores are unaligned ones.
+// SAFETY: while so many units are left that their room is 32 bytes, eight of them are read, and at most 16 bytes
+// written behind the first four's, which are at most 16. Loads and stores are unaligned ones.
 template <class Unit>
 [[gnu::target("avx2,popcnt")]] inline char* write_avx2(const Unit* from, std::size_t count, char* to) {
   const Unit* const end = from + count;
