@@ -1,7 +1,7 @@
 // Ids of large chunks of text that came more than once: the same system prompt, the same file, the whole text again.
 // Recognised by hash, or as the one that came behind another last time, and then byte by byte. A chunk lies between two
-// synchronizing positions, so its ids depend on its bytes alone (kernels/README.md, claims 4 and 8), wherever it stands.
-// Bounded: the longest unused go first.
+// synchronizing positions, so its ids depend on its bytes alone (kernels/README.md, claims 4 and 8), wherever it
+// stands. Bounded: the longest unused go first.
 // Not here: where texts are parted, and how a chunk is encoded (fresh_text.hpp). Any number of threads at once.
 #pragma once
 
@@ -74,8 +74,8 @@ class KnownChunks {
     return found->mode == mode && found->view() == text ? found : nullptr;
   }
 
-  // Puts into `run` what came behind the chunk of this hash last time, what came behind that, and so on. Returns how many;
-  // the rest of `run` stays as it is. A link is a hash: what was forgotten is not found, and what took its place is.
+  // Puts into `run` what came behind the chunk of this hash last time, what came behind that, and so on. Returns how
+  // many; the rest of `run` stays as it is. A link is a hash: what was forgotten is not found, what took its place is.
   std::size_t behind(std::uint64_t hash, std::span<Found> run) const {
     const std::lock_guard guard(mutex_);
     auto entry = entries_.find(hash);
@@ -88,7 +88,7 @@ class KnownChunks {
     return count;
   }
 
-  // Told of the chunks of a text by their hashes, in order: those that are kept are the latest used now, and linked.
+  // Told of a text's chunks by their hashes, in order: those that are kept are the latest used now, and linked.
   void came(std::span<const std::uint64_t> hashes) {
     const std::lock_guard guard(mutex_);
     Entry* before = nullptr;

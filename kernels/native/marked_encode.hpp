@@ -3,16 +3,17 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "chunk_engine.hpp"
 #include "encoder.hpp"
+#include "helpers.hpp"
 #include "parallel.hpp"
 #include "session.hpp"
 
@@ -44,7 +45,7 @@ inline MarkedText encode_marked(const Encoder& encoder, std::string_view text, b
     std::exception_ptr error;
   };
   std::vector<Part> parts(firsts.size());
-  const auto work = [&](std::size_t number) {
+  const auto work = [&](std::size_t number) noexcept {
     Part& part = parts[number];
     try {
       const std::size_t begin = number == 0 ? 0 : made.cuts[firsts[number] - 1];
@@ -60,12 +61,11 @@ inline MarkedText encode_marked(const Encoder& encoder, std::string_view text, b
       part.error = std::current_exception();
     }
   };
-  if (!text.empty()) {
-    std::vector<std::jthread> others;  // joined when they go out of scope
-    others.reserve(parts.size() - 1);
-    for (std::size_t number = 1; number < parts.size(); ++number) others.emplace_back(work, number);
-    work(0);
-  }
+  std::atomic<std::size_t> next{0};
+  const auto work_along = [&]() noexcept {
+    for (std::size_t number = next++; number < parts.size(); number = next++) work(number);
+  };
+  if (!text.empty()) Helpers::of_process().run(parts.size() - 1, work_along, work_along);
   for (const Part& part : parts)
     if (part.error) std::rethrow_exception(part.error);
   made.ids = std::move(parts.front().ids);

@@ -1,66 +1,160 @@
-// A fresh text on several cores: parted at synchronizing positions, its sides encoded at the same time. Exact by the
-// theorem alone (kernels/README.md, claims 4 and 8): nothing is looked at again where the sides meet.
+// A fresh text on several cores: parted at synchronizing positions, its parts encoded at the same time. Exact by the
+// theorem alone (kernels/README.md, claims 4 and 8): nothing is looked at again where parts meet.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "chunk_engine.hpp"
 #include "code_points.hpp"
-#include "encoder.hpp"
+#include "helpers.hpp"
 #include "kept_memory.hpp"
 
 namespace tokseam {
 
-// A part is worth a thread of its own from here on: some 0.3 ms of work, where starting one costs 0.02 ms.
+// A part is worth a thread of its own from here on: some 0.3 ms of work, where calling one costs 0.02 ms.
 inline constexpr std::size_t kParallelPartBytes = std::size_t{1} << 16;
 
 // To make room by: most texts have fewer ids than one for so many bytes.
 inline constexpr std::size_t kBytesPerId = 3;
 
-// Appends the ids of the whole text, encoded on at most `threads` threads, this one among them.
-inline void encode_parallel(const Encoder& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
-                            std::vector<std::uint32_t>& ids) {
-  const std::size_t count = std::clamp<std::size_t>(text.size() / kParallelPartBytes, 1, std::max<std::size_t>(threads, 1));
-  std::vector<std::size_t> starts{0};
-  for (std::size_t k = 1; k < count; ++k) {
-    const std::size_t from = utf8::boundary_at_or_after(text, std::max(text.size() / count * k, starts.back() + 1));
-    const std::size_t cut = from < text.size() ? encoder.next_cut(text, from) : kNoCut;
-    if (cut == kNoCut) break;
-    starts.push_back(cut);
+namespace detail {
+
+// What is left of a text, taken part by part from both ends until nothing is. Parts get smaller, so that those who take
+// them are done at about the same time. Any thread may ask.
+template <ChunkEngine Engine>
+class RestOfText {
+ public:
+  struct Range {
+    std::size_t begin, end;  // nothing is left: begin == end
+  };
+
+  RestOfText(const Engine& engine, std::string_view text, std::size_t takers)
+      : engine_(engine), text_(text), takers_(takers), end_(text.size()) {}
+
+  // `first`: the taker's first part is large, so that its caches are made ready for much (Encoder).
+  Range take_front(bool first) {
+    const std::lock_guard guard(mutex_);
+    const std::size_t begin = begin_, size = next_size(first);
+    const std::string_view left = text_.substr(0, end_);
+    const std::size_t from = utf8::boundary_at_or_after(left, begin + size);
+    const std::size_t cut = from < end_ ? engine_.next_cut(left, from) : kNoCut;
+    begin_ = cut == kNoCut ? end_ : cut;
+    return {begin, begin_};
   }
-  std::vector<std::vector<std::uint32_t>> made(starts.size());
-  std::vector<std::exception_ptr> errors(starts.size());
-  const auto work = [&](std::size_t part) {
+  Range take_back(bool first) {
+    const std::lock_guard guard(mutex_);
+    const std::size_t end = end_, size = next_size(first);
+    if (begin_ == end) return {end, end};
+    const std::string_view left = text_.substr(0, end);
+    const std::size_t upto = utf8::boundary_at_or_before(left, std::min(end - size, end - 1));
+    const std::size_t cut = upto > begin_ ? engine_.last_cut(left, upto) : kNoCut;
+    end_ = cut == kNoCut || cut < begin_ ? begin_ : cut;
+    return {end_, end};
+  }
+  void drop() {
+    const std::lock_guard guard(mutex_);
+    begin_ = end_;
+  }
+
+ private:
+  static constexpr std::size_t kLeastPartBytes = std::size_t{1} << 14;
+
+  std::size_t next_size(bool first) const {
+    const std::size_t left = end_ - begin_;
+    const std::size_t least = first ? std::min(kParallelPartBytes, left / 2) : kLeastPartBytes;
+    return std::min(left, std::max(least, left / (2 * takers_)));
+  }
+
+  const Engine& engine_;
+  const std::string_view text_;
+  const std::size_t takers_;
+  std::mutex mutex_;                // guards what follows
+  std::size_t begin_ = 0, end_;     // what is left; both synchronizing positions or the text's ends
+};
+
+}  // namespace detail
+
+// Appends the ids of the whole text, encoded on at most `threads` threads, this one among them: it begins at the front,
+// where the ids are in place, the others at the back.
+template <ChunkEngine Engine>
+void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
+                     std::vector<std::uint32_t>& ids) {
+  ids.reserve(ids.size() + text.size() / kBytesPerId);
+  const std::size_t count =
+      std::clamp<std::size_t>(text.size() / kParallelPartBytes, 1, std::max<std::size_t>(threads, 1));
+  if (count == 1) {
+    std::vector<std::size_t> marks;
+    encoder.encode(text, mode, {}, ids, marks);
+    return;
+  }
+
+  struct Part {
+    std::size_t begin;     // in the text
+    std::size_t from, to;  // where its ids lie in made[number]
+    std::size_t number;
+  };
+  detail::RestOfText<Engine> rest(encoder, text, count);
+  std::mutex mutex;  // guards what follows
+  std::vector<std::vector<std::uint32_t>> made;
+  std::vector<Part> parts;
+  std::exception_ptr error;
+
+  const auto encode = [&](std::size_t begin, std::size_t end, std::vector<std::uint32_t>& out) {
+    std::vector<std::size_t> marks;
+    const EncodeMode inside{mode.split_special, mode.continued || begin > 0};
+    encoder.encode(text.substr(begin, end - begin), inside, {}, out, marks);
+  };
+  const auto failed = [&] {
+    rest.drop();
+    const std::lock_guard guard(mutex);
+    if (!error) error = std::current_exception();
+  };
+  const auto from_front = [&]() noexcept {
     try {
-      const std::size_t begin = starts[part], end = part + 1 < starts.size() ? starts[part + 1] : text.size();
-      if (part > 0) made[part] = kept_ids().take((end - begin) / kBytesPerId);
-      std::vector<std::uint32_t>& out = part == 0 ? ids : made[part];
-      if (part == 0) out.reserve(out.size() + text.size() / kBytesPerId);
-      std::vector<std::size_t> marks;
-      encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || part > 0}, {}, out, marks);
+      for (bool first = true;; first = false) {
+        const auto [begin, end] = rest.take_front(first);
+        if (begin == end) return;
+        encode(begin, end, ids);
+      }
     } catch (...) {
-      errors[part] = std::current_exception();
+      failed();
     }
   };
-  {
-    std::vector<std::jthread> others;  // joined when they go out of scope
-    others.reserve(starts.size() - 1);
-    for (std::size_t part = 1; part < starts.size(); ++part) others.emplace_back(work, part);
-    work(0);
+  const auto from_back = [&]() noexcept {
+    try {
+      std::vector<std::uint32_t> mine;
+      std::vector<Part> places;
+      for (bool first = true;; first = false) {
+        const auto [begin, end] = rest.take_back(first);
+        if (begin == end) break;
+        if (first) mine = kept_ids().take(text.size() / count / kBytesPerId);
+        const std::size_t from = mine.size();
+        encode(begin, end, mine);
+        places.push_back({begin, from, mine.size(), 0});
+      }
+      const std::lock_guard guard(mutex);
+      for (Part& part : places) part.number = made.size(), parts.push_back(part);
+      made.push_back(std::move(mine));
+    } catch (...) {
+      failed();
+    }
+  };
+  Helpers::of_process().run(count - 1, from_front, from_back);
+  if (error) std::rethrow_exception(error);
+  std::ranges::sort(parts, {}, &Part::begin);
+  for (const Part& part : parts) {
+    const std::vector<std::uint32_t>& from = made[part.number];
+    ids.insert(ids.end(), from.begin() + static_cast<std::ptrdiff_t>(part.from),
+               from.begin() + static_cast<std::ptrdiff_t>(part.to));
   }
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
-  for (std::size_t part = 1; part < starts.size(); ++part) {
-    ids.insert(ids.end(), made[part].begin(), made[part].end());
-    kept_ids().give_back(std::move(made[part]));
-  }
+  for (std::vector<std::uint32_t>& used : made) kept_ids().give_back(std::move(used));
 }
 
 }  // namespace tokseam

@@ -88,6 +88,23 @@ void test_bytes_decide() {
   CHECK(!known.seen(9) && known.seen(9) && !known.seen(std::uint64_t{9} << 50), "");
 }
 
+// Lines' ends, 64 bytes at a time, against one by one.
+void test_chosen_lines() {
+  std::mt19937 random(17);
+  std::string text = draw_lines(random, 40'000) + std::string(9'000, 'a');
+  for (int i = 0; i < 3'000; ++i) text.insert(random() % text.size(), 1, '\n');
+  std::vector<std::size_t> lines;
+  for (std::size_t at = 0; at + 8 <= text.size(); ++at)
+    if (text[at] == '\n' && detail::chosen_line(text, at, at + 1) == at) lines.push_back(at);
+  CHECK(lines.size() > 20 && lines.size() < 200, "about one line in 64: " + std::to_string(lines.size()));
+  for (int i = 0; i < 3'000; ++i) {
+    const std::size_t from = random() % (text.size() - 8), last = from + random() % (text.size() - 8 - from);
+    const auto first = std::ranges::lower_bound(lines, from);
+    const std::size_t expected = first == lines.end() || *first >= last ? last : *first;
+    CHECK(detail::chosen_line(text, from, last) == expected, std::to_string(from) + " to " + std::to_string(last));
+  }
+}
+
 // What stands behind what, as texts had it last: bounded, and nothing that was forgotten.
 void test_links_are_of_last_time() {
   KnownChunks known(1'000'000);
@@ -232,6 +249,7 @@ int main() {
   return tokseam::test::run({{"bytes", test_bytes},
                              {"characters", test_characters},
                              {"bytes decide", test_bytes_decide},
+                             {"chosen lines", test_chosen_lines},
                              {"links are of last time", test_links_are_of_last_time},
                              {"following, bytes", test_following_bytes},
                              {"following, characters", test_following_characters},
