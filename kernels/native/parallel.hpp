@@ -68,15 +68,15 @@ class RestOfText {
 
   std::size_t next_size(bool first) const {
     const std::size_t left = end_ - begin_;
-    const std::size_t least = first ? std::min(kParallelPartBytes, left / 2) : kLeastPartBytes;
-    return std::min(left, std::max(least, left / (2 * takers_)));
+    const std::size_t large = first ? std::min(kParallelPartBytes, left / 2) : 0;
+    return std::min(left, std::max({kLeastPartBytes, large, left / (2 * takers_)}));
   }
 
   const Engine& engine_;
   const std::string_view text_;
   const std::size_t takers_;
-  std::mutex mutex_;                // guards what follows
-  std::size_t begin_ = 0, end_;     // what is left; both synchronizing positions or the text's ends
+  std::mutex mutex_;             // guards what follows
+  std::size_t begin_ = 0, end_;  // what is left; both synchronizing positions or the text's ends
 };
 
 }  // namespace detail
@@ -140,7 +140,10 @@ void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mo
         places.push_back({begin, from, mine.size(), 0});
       }
       const std::lock_guard guard(mutex);
-      for (Part& part : places) part.number = made.size(), parts.push_back(part);
+      for (Part& part : places) {
+        part.number = made.size();
+        parts.push_back(part);
+      }
       made.push_back(std::move(mine));
     } catch (...) {
       failed();
