@@ -3,8 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,175 +11,107 @@
 #include <vector>
 
 #include "chunk_engine.hpp"
-#include "code_points.hpp"
+#include "chunk_plan.hpp"
 #include "encoder.hpp"
-#include "hash.hpp"
 #include "known_chunks.hpp"
 #include "parallel.hpp"
-#include "utf8.hpp"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "text_parts.hpp"
 
 namespace tokseam {
 
-namespace detail {
-
-// In a shorter text nothing is looked for: encoding it takes some ten microseconds.
-inline constexpr std::size_t kRecognisedBytes = std::size_t{1} << 14;
-inline constexpr std::size_t kLeastChunkBytes = std::size_t{1} << 12, kMostChunkBytes = std::size_t{1} << 15;
-
-// Which of 64 bytes end a line, the first one in the lowest bit.
-inline std::uint64_t line_ends(const char* bytes) {
-  std::uint64_t ends = 0;
-#if defined(__SSE2__)
-  const __m128i newline = _mm_set1_epi8('\n');
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes) + quarter);
-    const auto equal = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, newline)));
-    ends |= std::uint64_t{equal} << 16 * quarter;
-  }
-#else
-  for (int at = 0; at < 64; ++at) ends |= std::uint64_t{bytes[at] == '\n'} << at;
-#endif
-  return ends;
-}
-
-// The first line's end in [from, last) that the bytes behind it choose (one line in 64), or `last`. Eight bytes may be
-// read from there.
-// PERF: 64 bytes at a time, not a call a line: a million characters of code are parted in 0.06 ms in place of 0.16.
-inline std::size_t chosen_line(std::string_view text, std::size_t from, std::size_t last) {
-  const auto chosen = [&](std::size_t line) { return load8(text.data() + line) * kOdd1 >> 58 == 0; };
-  for (; last - from >= 64; from += 64)
-    for (std::uint64_t ends = line_ends(text.data() + from); ends != 0; ends &= ends - 1) {
-      const std::size_t line = from + static_cast<std::size_t>(std::countr_zero(ends));
-      if (chosen(line)) return line;
-    }
-  for (; from < last; ++from)
-    if (text[from] == '\n' && chosen(from)) return from;
-  return last;
-}
-
-// Where the chunk that begins at `begin` ends: at the first synchronizing position behind a chosen line, so that the
-// same passage is parted alike wherever it stands.
-inline std::size_t chunk_end(const Encoder& encoder, std::string_view text, std::size_t begin) {
-  if (text.size() - begin <= 2 * kLeastChunkBytes) return text.size();
-  const std::size_t last = std::min(begin + kMostChunkBytes, text.size() - 8);
-  const std::size_t from = chosen_line(text, begin + kLeastChunkBytes, last);
-  const std::size_t cut = encoder.next_cut(text, utf8::boundary_at_or_after(text, from));
-  return cut == kNoCut ? text.size() : cut;
-}
-
-// Whether a recognised chunk's text goes on in `rest`, and may end there: at the text's end, or where this text has a
-// synchronizing position too. A short one (it ended a text) would leave crumbs inside another.
-inline bool goes_on(const Encoder& encoder, std::string_view rest, std::uint64_t mode,
-                    const KnownChunks::Chunk& chunk) {
-  const std::size_t size = chunk.text.size();
-  if (chunk.mode != mode || !rest.starts_with(chunk.view())) return false;
-  if (rest.size() == size) return true;
-  if (size < kLeastChunkBytes) return false;
-  // The two characters that meet there decide.
-  return encoder.next_cut(rest.substr(0, size + utf8_width(rest[size])), size) == size;
-}
-
-// A text in chunks, as far as they are known.
-struct Part {
-  std::size_t begin, end;
-  std::uint64_t hash, mode;
-  KnownChunks::Found found;
-  bool again;  // not known, but it came before
+// Ids with cuts of their text, in bytes, and how many ids stand before each; see ChunkEngine.
+struct MarkedText {
+  std::vector<std::uint32_t> ids;
+  std::vector<std::size_t> cuts;
+  std::vector<std::size_t> marks;
 };
 
-// PERF: behind a recognised chunk stands what stood there last time, nearly always: then neither its end nor its hash
-// is looked for.
-inline std::vector<Part> part_text(const Encoder& encoder, std::string_view text, EncodeMode mode) {
-  KnownChunks& known = encoder.known_chunks();
-  std::vector<Part> parts;
-  std::array<KnownChunks::Found, 16> run;
-  std::size_t run_at = 0, run_end = 0;
-  for (std::size_t begin = 0; begin < text.size(); begin = parts.back().end) {
-    const std::uint64_t told = (mode.split_special ? 1U : 0U) | (mode.continued || begin > 0 ? 2U : 0U);
-    if (run_at == run_end && !parts.empty() && parts.back().found) {
-      run_at = 0;
-      run_end = known.behind(parts.back().hash, run);
-    }
-    if (run_at < run_end) {
-      KnownChunks::Found& next = run[run_at++];
-      if (goes_on(encoder, text.substr(begin), told, *next)) {
-        const std::uint64_t hash = next->hash;
-        parts.push_back({begin, begin + next->text.size(), hash, told, std::move(next), false});
-        continue;
-      }
-      run_at = run_end = 0;
-    }
-    const std::size_t end = chunk_end(encoder, text, begin);
-    const std::string_view chunk = text.substr(begin, end - begin);
-    Part part{begin, end, KnownChunks::hash_of(chunk, told), told, nullptr, false};
-    part.found = known.find(part.hash, chunk, told);
-    part.again = !part.found && known.seen(part.hash);
-    parts.push_back(std::move(part));
-  }
-  return parts;
+// Whether anything of a text came before.
+inline bool any_came_before(std::span<const TextPart> parts) {
+  return std::ranges::any_of(parts, [](const TextPart& part) { return part.found || part.again; });
 }
 
-}  // namespace detail
+// The parts from `first` on of which none is known.
+inline std::span<const TextPart> unknown_from(std::span<const TextPart> parts, std::size_t first) {
+  std::size_t stop = first;
+  while (stop < parts.size() && !parts[stop].found) ++stop;
+  return parts.subspan(first, stop - first);
+}
+
+// Appends ids, cuts and marks of parts that stand side by side, none of them known, and keeps those that came before,
+// with their marks. Marks stand where parts meet and, inside, where a session would have them.
+inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::span<const TextPart> parts,
+                            EncodeMode mode, MarkedText& made) {
+  const std::size_t begin = parts.front().begin, end = parts.back().end;
+  std::vector<std::size_t> cuts, marks, firsts;  // firsts: of each part, how many cuts stand before its inner ones
+  for (const TextPart& part : parts) {
+    if (part.begin > begin) cuts.push_back(part.begin - begin);
+    firsts.push_back(cuts.size());
+    const std::string_view inside = text.substr(part.begin, part.end - part.begin);
+    for (std::size_t at = 0; inside.size() - at > ChunkLimits::kMarkBytes;) {
+      at = encoder.next_cut(inside, at + ChunkLimits::kMarkBytes);
+      if (at == kNoCut) break;
+      cuts.push_back(part.begin - begin + at);
+    }
+  }
+  const std::size_t before = made.ids.size();
+  encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || begin > 0}, cuts, made.ids,
+                 marks);
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const TextPart& part = parts[k];
+    const bool last = k + 1 == parts.size();
+    const std::size_t stop = last ? cuts.size() : firsts[k + 1] - 1;
+    const std::size_t from = k == 0 ? 0 : marks[firsts[k] - 1];
+    const std::size_t to = last ? made.ids.size() - before : marks[stop];
+    if (!part.again || from == kNoMark || to == kNoMark) continue;
+    std::vector<KnownChunks::Mark> inner;
+    bool all = true;
+    for (std::size_t i = firsts[k]; i < stop; ++i) {
+      all = all && marks[i] != kNoMark;
+      inner.push_back({cuts[i] - (part.begin - begin), marks[i] - from});
+    }
+    if (all)
+      encoder.known_chunks().keep(part.hash, text.substr(part.begin, part.end - part.begin), part.mode,
+                                  std::span(made.ids).subspan(before + from, to - from), inner);
+  }
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    made.cuts.push_back(begin + cuts[i]);
+    made.marks.push_back(marks[i] == kNoMark ? kNoMark : before + marks[i]);
+  }
+}
 
 // Appends the ids of the whole text, encoded on at most `threads` threads.
 inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
                          std::vector<std::uint32_t>& ids) {
   KnownChunks& known = encoder.known_chunks();
-  if (text.size() < detail::kRecognisedBytes || !known.enabled())
-    return encode_parallel(encoder, text, mode, threads, ids);
-  const std::vector<detail::Part> parts = detail::part_text(encoder, text, mode);
-  std::size_t unknown = 0, known_ids = 0;
-  bool any = false;
-  for (const detail::Part& part : parts) {
-    any = any || part.found || part.again;
-    if (part.found)
-      known_ids += part.found->ids.size();
-    else
-      unknown += part.end - part.begin;
-  }
-  if (!any) return encode_parallel(encoder, text, mode, threads, ids);
+  if (text.size() < kRecognisedBytes || !known.enabled()) return encode_parallel(encoder, text, mode, threads, ids);
+  const std::vector<TextPart> parts = part_text(encoder, text, mode);
+  if (!any_came_before(parts)) return encode_parallel(encoder, text, mode, threads, ids);
 
-  ids.reserve(ids.size() + known_ids + unknown / kBytesPerId);
-  std::vector<std::size_t> cuts, marks;
+  std::size_t room = ids.size();
+  for (const TextPart& part : parts)
+    room += part.found ? part.found->ids.size() : (part.end - part.begin) / kBytesPerId;
+  MarkedText made;
+  made.ids = std::move(ids);
+  made.ids.reserve(room);
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {
-      ids.insert(ids.end(), found->ids.begin(), found->ids.end());
+      made.ids.insert(made.ids.end(), found->ids.begin(), found->ids.end());
       ++i;
       continue;
     }
-    // All that is not known from here on, and the ids before each chunk of it where any is to be kept.
-    std::size_t stop = i;
-    bool again = false;
-    cuts.clear();
-    for (; stop < parts.size() && !parts[stop].found; ++stop) {
-      again = again || parts[stop].again;
-      if (stop > i) cuts.push_back(parts[stop].begin - parts[i].begin);
-    }
-    const std::string_view rest = text.substr(parts[i].begin, parts[stop - 1].end - parts[i].begin);
-    const EncodeMode inside{mode.split_special, mode.continued || i > 0};
-    const std::size_t before = ids.size();
-    if (!again) {
-      encode_parallel(encoder, rest, inside, threads, ids);
+    const std::span<const TextPart> unknown = unknown_from(parts, i);
+    if (any_came_before(unknown)) {
+      encode_and_keep(encoder, text, unknown, mode, made);
     } else {
-      encoder.encode(rest, inside, cuts, ids, marks);
-      for (std::size_t k = i; k < stop; ++k) {
-        const std::size_t from = k == i ? 0 : marks[k - i - 1];
-        const std::size_t to = k + 1 == stop ? ids.size() - before : marks[k - i];
-        if (!parts[k].again || from == kNoMark || to == kNoMark) continue;
-        known.keep(parts[k].hash, text.substr(parts[k].begin, parts[k].end - parts[k].begin), parts[k].mode,
-                   std::span(ids).subspan(before + from, to - from));
-      }
+      const std::size_t begin = unknown.front().begin;
+      encode_parallel(encoder, text.substr(begin, unknown.back().end - begin),
+                      {mode.split_special, mode.continued || begin > 0}, threads, made.ids);
     }
-    i = stop;
+    i += unknown.size();
   }
-  std::vector<std::uint64_t> hashes;
-  hashes.reserve(parts.size());
-  for (const detail::Part& part : parts) hashes.push_back(part.hash);
-  known.came(hashes);
+  ids = std::move(made.ids);
+  note_parts(known, parts);
 }
 
 }  // namespace tokseam

@@ -2,7 +2,8 @@
 // Recognised by hash, or as the one that came behind another last time, and then byte by byte. A chunk lies between two
 // synchronizing positions, so its ids depend on its bytes alone (kernels/README.md, claims 4 and 8), wherever it
 // stands. Bounded: the longest unused go first.
-// Not here: where texts are parted, and how a chunk is encoded (fresh_text.hpp). Any number of threads at once.
+// Not here: where texts are parted (text_parts.hpp), and how a chunk is encoded (fresh_text.hpp). Any number of threads
+// at once.
 #pragma once
 
 #include <array>
@@ -25,12 +26,20 @@ class KnownChunks {
  public:
   static constexpr std::size_t kDefaultBytes = std::size_t{1} << 25;  // 32 MiB
 
+  // A synchronizing position inside a chunk, in bytes, and how many ids stand before it.
+  struct Mark {
+    std::size_t at, ids;
+  };
+
   struct Chunk {
     std::uint64_t hash, mode;
     std::vector<char> text;
     std::vector<std::uint32_t> ids;
+    std::vector<Mark> marks;  // they ascend
     std::string_view view() const { return {text.data(), text.size()}; }
-    std::size_t bytes() const { return sizeof(Chunk) + text.size() + ids.size() * sizeof(std::uint32_t); }
+    std::size_t bytes() const {
+      return sizeof(Chunk) + text.size() + ids.size() * sizeof(std::uint32_t) + marks.size() * sizeof(Mark);
+    }
   };
   // Null: not known. Lives on while it is held, whatever is forgotten.
   using Found = std::shared_ptr<const Chunk>;
@@ -114,9 +123,10 @@ class KnownChunks {
     return false;
   }
 
-  void keep(std::uint64_t hash, std::string_view text, std::uint64_t mode, std::span<const std::uint32_t> ids) {
+  void keep(std::uint64_t hash, std::string_view text, std::uint64_t mode, std::span<const std::uint32_t> ids,
+            std::span<const Mark> marks) {
     auto chunk = std::make_shared<const Chunk>(
-        Chunk{hash, mode, {text.begin(), text.end()}, {ids.begin(), ids.end()}});
+        Chunk{hash, mode, {text.begin(), text.end()}, {ids.begin(), ids.end()}, {marks.begin(), marks.end()}});
     const std::lock_guard guard(mutex_);
     if (chunk->bytes() > most_bytes_) return;
     forget(hash);

@@ -78,12 +78,12 @@ void test_characters() { check_recognition(test::toy_character_image()); }
 void test_bytes_decide() {
   KnownChunks known(1'000'000);
   const std::vector<std::uint32_t> ids{1, 2, 3};
-  known.keep(42, "some text", 0, ids);
+  known.keep(42, "some text", 0, ids, {});
   CHECK(known.find(42, "some text", 0) != nullptr, "");
   CHECK(known.find(42, "some texu", 0) == nullptr, "");
   CHECK(known.find(42, "some text", 1) == nullptr, "");
   CHECK(known.find(43, "some text", 0) == nullptr, "");
-  known.keep(42, "others", 0, ids);
+  known.keep(42, "others", 0, ids, {});
   CHECK(known.find(42, "some text", 0) == nullptr && known.find(42, "others", 0)->ids == ids, "the later one stays");
   CHECK(!known.seen(9) && known.seen(9) && !known.seen(std::uint64_t{9} << 50), "");
 }
@@ -109,7 +109,7 @@ void test_chosen_lines() {
 void test_links_are_of_last_time() {
   KnownChunks known(1'000'000);
   const std::vector<std::uint32_t> ids{1, 2, 3};
-  for (const std::uint64_t hash : {1U, 2U, 3U}) known.keep(hash, std::string(100, static_cast<char>('a' + hash)), 0, ids);
+  for (const std::uint64_t hash : {1U, 2U, 3U}) known.keep(hash, std::string(100, static_cast<char>('a' + hash)), 0, ids, {});
   const auto behind = [&](std::uint64_t hash) {
     std::array<KnownChunks::Found, 4> run;
     std::vector<std::uint64_t> hashes;
@@ -153,12 +153,13 @@ void check_following(const Image& image) {
     std::vector<std::uint32_t> ids;
     encode_fresh(knowing, text, {}, 1, ids);
   }
-  const std::vector<detail::Part> parts = detail::part_text(knowing, text, {});
+  const std::vector<TextPart> parts = part_text(knowing, text, {});
   CHECK(parts.size() > 3 && parts[0].found && parts[1].found, "the text is known");
   const std::size_t begin = parts[0].end;
 
   const auto follows = [&](std::size_t end, std::uint64_t mode) {
-    known.keep(kPlantedHash, std::string_view(text).substr(begin, end - begin), mode, std::vector{kPlanted});
+    known.keep(kPlantedHash, std::string_view(text).substr(begin, end - begin), mode, std::vector{kPlanted},
+               {});
     known.came(std::vector<std::uint64_t>{parts[0].hash, kPlantedHash});
     std::vector<std::uint32_t> ids;
     encode_fresh(knowing, text, {}, 1, ids);

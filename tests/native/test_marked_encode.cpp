@@ -1,5 +1,7 @@
 // A whole text encoded for a session on several threads: the same ids, cuts and marks as on one, and a session seeded
 // with them is the one that encodes its text itself.
+#include <algorithm>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -41,6 +43,8 @@ void check_seeds(const Encoder& encoder, const std::string& text, bool split_spe
 void test_threads_mark_the_same() {
   std::mt19937 random(7);
   const Encoder bytes(test::toy_byte_image()), characters(test::toy_character_image());
+  // What is recognised has other cuts: see below.
+  for (const Encoder* encoder : {&bytes, &characters}) encoder->known_chunks().set_most_bytes(0);
   for (const std::size_t size : {0, 1, 300, 5'000, 70'000, 140'000, 700'000}) {
     const std::string text = size == 0 ? "" : random_text(random, size);
     check_seeds(bytes, text, false);
@@ -51,13 +55,65 @@ void test_threads_mark_the_same() {
 
 void test_a_text_without_cuts() {
   const Encoder encoder(test::toy_byte_image());
+  encoder.known_chunks().set_most_bytes(0);
   check_seeds(encoder, std::string(300'000, '1'), false);
   check_seeds(encoder, std::string(200'000, 'z') + " a" + std::string(200'000, 'z'), false);
 }
+
+// Texts that came before, whole, behind and in front of others, with a change inside: ids and marks are those of an
+// encode that recognises nothing, and a session seeded with them goes on as one that encoded its text itself.
+void check_recognised(const Image& image) {
+  std::mt19937 random(19);
+  const Encoder knowing(image), other(image);
+  std::vector<std::string> passages;
+  for (const std::size_t size : {25'000, 60'000, 110'000}) passages.push_back(random_text(random, size));
+  std::size_t found = 0, marks_found = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::string text;
+    for (std::size_t count = 1 + random() % 3; count > 0; --count) {
+      std::string passage = passages[random() % passages.size()];
+      if (random() % 3 == 0) passage.insert(random() % 2 == 0 ? 0 : passage.find("ab", passage.size() / 2), "1 ab");
+      text += passage;
+    }
+    const bool split_special = random() % 4 == 0;
+    for (const TextPart& part : part_text(knowing, text, {split_special, false})) {
+      found += part.found != nullptr;
+      marks_found += part.found != nullptr ? part.found->marks.size() : 0;
+    }
+    MarkedText made = encode_marked(knowing, text, split_special, 1 + random() % 2);
+    const std::string where = "round " + std::to_string(round);
+    std::vector<std::uint32_t> ids;
+    std::vector<std::size_t> marks;
+    other.encode(text, {split_special, false}, made.cuts, ids, marks);
+    CHECK(made.ids == ids, where);
+    CHECK(made.marks == marks, where);
+    CHECK(std::ranges::is_sorted(made.cuts, std::ranges::less_equal()), where);
+    for (const std::size_t cut : made.cuts) CHECK(other.next_cut(text, cut) == cut, where);
+
+    Session<Encoder> itself(other, split_special), seeded(knowing, split_special);
+    itself.reset(text);
+    seeded.seed(text, made.cuts, std::move(made.ids), made.marks);
+    if (round % 10 == 0) seeded.validate();
+    CHECK(seeded.mark_count() + 200 > itself.mark_count() / 2, "enough marks to go on from");
+    const std::size_t at = random() % seeded.chars();
+    for (const bool append : {true, false}) {
+      const Splice one = append ? itself.append(" ab aa") : itself.edit(at, at, "b a");
+      const Splice same = append ? seeded.append(" ab aa") : seeded.edit(at, at, "b a");
+      CHECK(one.start == same.start && one.stop == same.stop && one.ids == same.ids, where);
+      CHECK(seeded.last().bytes_encoded < 6'000, "a change encodes what is beside it");
+    }
+  }
+  CHECK(found > 100 && marks_found > 1'000, "something was recognised");
+}
+
+void test_recognised_bytes() { check_recognised(test::toy_byte_image()); }
+void test_recognised_characters() { check_recognised(test::toy_character_image()); }
 
 }  // namespace
 
 int main() {
   return test::run({{"threads mark the same", test_threads_mark_the_same},
-                    {"a text without cuts", test_a_text_without_cuts}});
+                    {"a text without cuts", test_a_text_without_cuts},
+                             {"recognised, bytes", test_recognised_bytes},
+                             {"recognised, characters", test_recognised_characters}});
 }
