@@ -96,6 +96,7 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
   made.ids.reserve(room);
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {
+      if (i + 1 < parts.size() && parts[i + 1].found) detail::prefetch_begin(parts[i + 1].found->ids);
       made.ids.insert(made.ids.end(), found->ids.begin(), found->ids.end());
       ++i;
       continue;

@@ -93,6 +93,7 @@ class KnownChunks {
       entry = entries_.find(entry->second->next);
       if (entry == entries_.end()) break;
       run[count] = entry->second->chunk;
+      __builtin_prefetch(run[count].get());
     }
     return count;
   }

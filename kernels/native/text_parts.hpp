@@ -86,6 +86,13 @@ inline bool goes_on(const Encoder& encoder, std::string_view rest, std::uint64_t
   return encoder.next_cut(rest.substr(0, size + utf8_width(rest[size])), size) == size;
 }
 
+// PERF: where a processor begins to read, it waits; further on it sees by itself what comes.
+template <class T>
+inline void prefetch_begin(const std::vector<T>& values) {
+  const auto* bytes = reinterpret_cast<const char*>(values.data());
+  for (std::size_t line = 0; line < 8; ++line) __builtin_prefetch(bytes + 64 * line);
+}
+
 }  // namespace detail
 
 // A chunk of a text.
@@ -111,6 +118,7 @@ inline std::vector<TextPart> part_text(const Encoder& encoder, std::string_view 
     }
     if (run_at < run_end) {
       KnownChunks::Found& next = run[run_at++];
+      if (run_at < run_end) detail::prefetch_begin(run[run_at]->text);
       if (detail::goes_on(encoder, text.substr(begin), told, *next)) {
         const std::uint64_t hash = next->hash;
         parts.push_back({begin, begin + next->text.size(), hash, told, std::move(next), false});
