@@ -7,24 +7,17 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "chunk_engine.hpp"
 #include "chunk_plan.hpp"
+#include "code_points.hpp"
 #include "encoder.hpp"
 #include "known_chunks.hpp"
 #include "parallel.hpp"
 #include "text_parts.hpp"
 
 namespace tokseam {
-
-// Ids with cuts of their text, in bytes, and how many ids stand before each; see ChunkEngine.
-struct MarkedText {
-  std::vector<std::uint32_t> ids;
-  std::vector<std::size_t> cuts;
-  std::vector<std::size_t> marks;
-};
 
 // Whether anything of a text came before.
 inline bool any_came_before(std::span<const TextPart> parts) {
@@ -38,45 +31,64 @@ inline std::span<const TextPart> unknown_from(std::span<const TextPart> parts, s
   return parts.subspan(first, stop - first);
 }
 
-// Appends ids, cuts and marks of parts that stand side by side, none of them known, and keeps those that came before,
-// with their marks. Marks stand where parts meet and, inside, where a session would have them.
-inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::span<const TextPart> parts,
-                            EncodeMode mode, MarkedText& made) {
-  const std::size_t begin = parts.front().begin, end = parts.back().end;
-  std::vector<std::size_t> cuts, marks, firsts;  // firsts: of each part, how many cuts stand before its inner ones
-  for (const TextPart& part : parts) {
-    if (part.begin > begin) cuts.push_back(part.begin - begin);
-    firsts.push_back(cuts.size());
-    const std::string_view inside = text.substr(part.begin, part.end - part.begin);
-    for (std::size_t at = 0; inside.size() - at > ChunkLimits::kMarkBytes;) {
-      at = encoder.next_cut(inside, at + ChunkLimits::kMarkBytes);
-      if (at == kNoCut) break;
-      cuts.push_back(part.begin - begin + at);
-    }
+// Where a session of the text would have marks, but for its end (Session::plan_cuts). They depend on what stands before
+// them alone, so texts that begin alike have them at the same places.
+inline std::vector<std::size_t> planned_cuts(const Encoder& encoder, std::string_view text) {
+  std::vector<std::size_t> cuts;
+  for (std::size_t at = 0; text.size() - at > ChunkLimits::kMarkBytes;) {
+    at = utf8::boundary_at_or_after(text, at + ChunkLimits::kMarkBytes);
+    if (at == text.size()) break;
+    at = encoder.next_cut(text, at);
+    if (at == kNoCut) break;
+    cuts.push_back(at);
   }
-  const std::size_t before = made.ids.size();
-  encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || begin > 0}, cuts, made.ids,
-                 marks);
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    const TextPart& part = parts[k];
-    const bool last = k + 1 == parts.size();
-    const std::size_t stop = last ? cuts.size() : firsts[k + 1] - 1;
-    const std::size_t from = k == 0 ? 0 : marks[firsts[k] - 1];
-    const std::size_t to = last ? made.ids.size() - before : marks[stop];
-    if (!part.again || from == kNoMark || to == kNoMark) continue;
+  return cuts;
+}
+
+// The cuts strictly between two places.
+inline std::span<const std::size_t> cuts_inside(std::span<const std::size_t> cuts, std::size_t begin,
+                                                std::size_t end) {
+  const auto first = std::ranges::upper_bound(cuts, begin);
+  return {first, std::ranges::lower_bound(first, cuts.end(), end)};
+}
+
+// Appends the ids of parts that stand side by side, none of them known, and the marks of the `planned` cuts strictly
+// inside them; keeps those that came before, with their marks.
+inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::span<const TextPart> parts,
+                            EncodeMode mode, std::span<const std::size_t> planned, std::vector<std::uint32_t>& ids,
+                            std::vector<std::size_t>& marks) {
+  const std::size_t begin = parts.front().begin, end = parts.back().end;
+  // All planned ones, and where parts meet.
+  const std::span<const std::size_t> wanted = cuts_inside(planned, begin, end);
+  std::vector<std::size_t> cuts(wanted.begin(), wanted.end());
+  for (const TextPart& part : parts.subspan(1)) cuts.push_back(part.begin);
+  std::ranges::sort(cuts);
+  cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
+  std::vector<std::size_t> local, counts;
+  for (const std::size_t cut : cuts) local.push_back(cut - begin);
+  const std::size_t before = ids.size();
+  encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || begin > 0}, local, ids, counts);
+
+  const auto count_at = [&](std::size_t place) {
+    if (place == begin) return std::size_t{0};
+    if (place == end) return ids.size() - before;
+    return counts[static_cast<std::size_t>(std::ranges::lower_bound(cuts, place) - cuts.begin())];
+  };
+  for (const std::size_t cut : wanted) {
+    const std::size_t count = count_at(cut);
+    marks.push_back(count == kNoMark ? kNoMark : before + count);
+  }
+  for (const TextPart& part : parts) {
+    const std::size_t from = count_at(part.begin), to = count_at(part.end);
+    bool all = part.again && from != kNoMark && to != kNoMark;
     std::vector<KnownChunks::Mark> inner;
-    bool all = true;
-    for (std::size_t i = firsts[k]; i < stop; ++i) {
-      all = all && marks[i] != kNoMark;
-      inner.push_back({cuts[i] - (part.begin - begin), marks[i] - from});
+    for (const std::size_t cut : cuts_inside(wanted, part.begin, part.end)) {
+      all = all && count_at(cut) != kNoMark;
+      if (all) inner.push_back({cut - part.begin, count_at(cut) - from});
     }
     if (all)
       encoder.known_chunks().keep(part.hash, text.substr(part.begin, part.end - part.begin), part.mode,
-                                  std::span(made.ids).subspan(before + from, to - from), inner);
-  }
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    made.cuts.push_back(begin + cuts[i]);
-    made.marks.push_back(marks[i] == kNoMark ? kNoMark : before + marks[i]);
+                                  std::span(ids).subspan(before + from, to - from), inner);
   }
 }
 
@@ -91,27 +103,26 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
   std::size_t room = ids.size();
   for (const TextPart& part : parts)
     room += part.found ? part.found->ids.size() : (part.end - part.begin) / kBytesPerId;
-  MarkedText made;
-  made.ids = std::move(ids);
-  made.ids.reserve(room);
+  ids.reserve(room);
+  std::vector<std::size_t> planned, marks;
+  if (std::ranges::any_of(parts, &TextPart::again)) planned = planned_cuts(encoder, text);
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {
       if (i + 1 < parts.size() && parts[i + 1].found) detail::prefetch_begin(parts[i + 1].found->ids);
-      made.ids.insert(made.ids.end(), found->ids.begin(), found->ids.end());
+      ids.insert(ids.end(), found->ids.begin(), found->ids.end());
       ++i;
       continue;
     }
     const std::span<const TextPart> unknown = unknown_from(parts, i);
     if (any_came_before(unknown)) {
-      encode_and_keep(encoder, text, unknown, mode, made);
+      encode_and_keep(encoder, text, unknown, mode, planned, ids, marks);
     } else {
       const std::size_t begin = unknown.front().begin;
       encode_parallel(encoder, text.substr(begin, unknown.back().end - begin),
-                      {mode.split_special, mode.continued || begin > 0}, threads, made.ids);
+                      {mode.split_special, mode.continued || begin > 0}, threads, ids);
     }
     i += unknown.size();
   }
-  ids = std::move(made.ids);
   note_parts(known, parts);
 }
 

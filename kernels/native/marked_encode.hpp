@@ -10,6 +10,7 @@
 #include <exception>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chunk_engine.hpp"
@@ -23,13 +24,19 @@
 
 namespace tokseam {
 
+struct MarkedText {
+  std::vector<std::uint32_t> ids;
+  std::vector<std::size_t> cuts;   // bytes: Session::plan_cuts() of the text
+  std::vector<std::size_t> marks;  // one for each cut; see ChunkEngine
+};
+
 namespace detail {
 
-// Encodes the whole text on at most `threads` threads, this one among them. Its cuts are those that a session would
-// plan; parts begin at some of them.
-inline MarkedText encode_planned(const Encoder& encoder, std::string_view text, EncodeMode mode, std::size_t threads) {
+// Encodes the whole text on at most `threads` threads, this one among them. Parts begin at some of the cuts.
+inline MarkedText encode_with_cuts(const Encoder& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
+                                   std::vector<std::size_t> cuts) {
   MarkedText made;
-  made.cuts = Session<Encoder>(encoder, mode.split_special).plan_cuts(text);
+  made.cuts = std::move(cuts);
   const std::size_t count =
       std::clamp<std::size_t>(text.size() / kParallelPartBytes, 1, std::max<std::size_t>(threads, 1));
   std::vector<std::size_t> firsts{0};  // of each part: how many cuts stand before it, its own first one included
@@ -81,67 +88,70 @@ inline MarkedText encode_planned(const Encoder& encoder, std::string_view text, 
   return made;
 }
 
-// Puts `more`, of the text from `begin` on, behind what was made of the text in front of it.
-inline void append_marked(MarkedText& made, std::size_t begin, const MarkedText& more) {
-  const std::size_t before = made.ids.size();
-  for (const std::size_t cut : more.cuts) made.cuts.push_back(begin + cut);
-  for (const std::size_t mark : more.marks) made.marks.push_back(mark == kNoMark ? kNoMark : before + mark);
-  made.ids.insert(made.ids.end(), more.ids.begin(), more.ids.end());
+// Appends the marks of cuts inside a recognised chunk that begins at `begin`, behind `before` ids. False, with nothing
+// appended, where it has not all of them: where it was kept, other text stood before it.
+inline bool append_marks(const KnownChunks::Chunk& chunk, std::size_t begin, std::span<const std::size_t> cuts,
+                         std::size_t before, std::vector<std::size_t>& marks) {
+  const std::size_t had = marks.size();
+  auto mark = chunk.marks.begin();
+  for (const std::size_t cut : cuts) {
+    while (mark != chunk.marks.end() && begin + mark->at < cut) ++mark;
+    if (mark == chunk.marks.end() || begin + mark->at != cut) {
+      marks.resize(had);
+      return false;
+    }
+    marks.push_back(before + mark->ids);
+  }
+  return true;
 }
 
 }  // namespace detail
 
-// Encodes the whole text on at most `threads` threads, this one among them. Its cuts are those that a session of it
-// would plan, or, where chunks are recognised, as many of each chunk's own.
+// Encodes the whole text on at most `threads` threads, this one among them, but for what is recognised.
 inline MarkedText encode_marked(const Encoder& encoder, std::string_view text, bool split_special,
                                 std::size_t threads) {
   KnownChunks& known = encoder.known_chunks();
   const EncodeMode mode{split_special, false};
-  if (text.size() < kRecognisedBytes || !known.enabled()) return detail::encode_planned(encoder, text, mode, threads);
-  std::vector<TextPart> parts = part_text(encoder, text, mode);
-  if (!any_came_before(parts)) return detail::encode_planned(encoder, text, mode, threads);
+  std::vector<std::size_t> cuts = Session<Encoder>(encoder, split_special).plan_cuts(text);
+  std::vector<TextPart> parts;
+  if (text.size() >= kRecognisedBytes && known.enabled()) parts = part_text(encoder, text, mode);
+  std::vector<std::size_t> marks;
+  for (TextPart& part : parts) {
+    marks.clear();
+    if (!part.found || detail::append_marks(*part.found, part.begin, cuts_inside(cuts, part.begin, part.end), 0, marks))
+      continue;
+    part.found.reset();
+    part.again = true;
+  }
+  if (!any_came_before(parts)) return detail::encode_with_cuts(encoder, text, mode, threads, std::move(cuts));
 
-  // The last part is encoded in any case: a session wants a mark near the text's end.
-  const TextPart last = parts.back();
-  const std::span<const TextPart> others = std::span(parts).first(parts.size() - 1);
   MarkedText made;
   made.ids.reserve(text.size() / kBytesPerId);
-  for (std::size_t i = 0; i < others.size();) {
-    const std::size_t begin = others[i].begin;
-    if (begin > 0) {
-      made.cuts.push_back(begin);
-      made.marks.push_back(made.ids.size());
-    }
-    if (const KnownChunks::Found& found = others[i].found) {
-      for (const KnownChunks::Mark& mark : found->marks) {
-        made.cuts.push_back(begin + mark.at);
-        made.marks.push_back(made.ids.size() + mark.ids);
-      }
+  made.marks.reserve(cuts.size());
+  for (std::size_t i = 0; i < parts.size();) {
+    const std::size_t begin = parts[i].begin;
+    if (std::ranges::binary_search(cuts, begin)) made.marks.push_back(made.ids.size());
+    if (const KnownChunks::Found& found = parts[i].found) {
+      detail::append_marks(*found, begin, cuts_inside(cuts, begin, parts[i].end), made.ids.size(), made.marks);
       made.ids.insert(made.ids.end(), found->ids.begin(), found->ids.end());
       ++i;
       continue;
     }
-    const std::span<const TextPart> unknown = unknown_from(others, i);
-    const std::string_view stretch = text.substr(begin, unknown.back().end - begin);
-    if (any_came_before(unknown))
-      encode_and_keep(encoder, text, unknown, mode, made);
-    else
-      detail::append_marked(made, begin,
-                            detail::encode_planned(encoder, stretch, {split_special, begin > 0}, threads));
+    const std::span<const TextPart> unknown = unknown_from(parts, i);
+    if (any_came_before(unknown)) {
+      encode_and_keep(encoder, text, unknown, mode, cuts, made.ids, made.marks);
+    } else {
+      const std::size_t end = unknown.back().end, before = made.ids.size();
+      std::vector<std::size_t> inside;
+      for (const std::size_t cut : cuts_inside(cuts, begin, end)) inside.push_back(cut - begin);
+      const MarkedText stretch = detail::encode_with_cuts(encoder, text.substr(begin, end - begin),
+                                                          {split_special, begin > 0}, threads, std::move(inside));
+      for (const std::size_t mark : stretch.marks) made.marks.push_back(mark == kNoMark ? kNoMark : before + mark);
+      made.ids.insert(made.ids.end(), stretch.ids.begin(), stretch.ids.end());
+    }
     i += unknown.size();
   }
-  if (last.begin > 0) {
-    made.cuts.push_back(last.begin);
-    made.marks.push_back(made.ids.size());
-  }
-  MarkedText end = detail::encode_planned(encoder, text.substr(last.begin), {split_special, last.begin > 0}, threads);
-  if (last.again) {
-    std::vector<KnownChunks::Mark> marks;
-    for (std::size_t k = 0; k < end.cuts.size(); ++k) marks.push_back({end.cuts[k], end.marks[k]});
-    if (std::ranges::find(end.marks, kNoMark) == end.marks.end())
-      known.keep(last.hash, text.substr(last.begin), last.mode, end.ids, marks);
-  }
-  detail::append_marked(made, last.begin, end);
+  made.cuts = std::move(cuts);
   note_parts(known, parts);
   return made;
 }

@@ -1,7 +1,6 @@
 // A whole text encoded for a session on several threads: the same ids, cuts and marks as on one, and a session seeded
 // with them is the one that encodes its text itself.
 #include <algorithm>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -43,8 +42,6 @@ void check_seeds(const Encoder& encoder, const std::string& text, bool split_spe
 void test_threads_mark_the_same() {
   std::mt19937 random(7);
   const Encoder bytes(test::toy_byte_image()), characters(test::toy_character_image());
-  // What is recognised has other cuts: see below.
-  for (const Encoder* encoder : {&bytes, &characters}) encoder->known_chunks().set_most_bytes(0);
   for (const std::size_t size : {0, 1, 300, 5'000, 70'000, 140'000, 700'000}) {
     const std::string text = size == 0 ? "" : random_text(random, size);
     check_seeds(bytes, text, false);
@@ -55,7 +52,6 @@ void test_threads_mark_the_same() {
 
 void test_a_text_without_cuts() {
   const Encoder encoder(test::toy_byte_image());
-  encoder.known_chunks().set_most_bytes(0);
   check_seeds(encoder, std::string(300'000, '1'), false);
   check_seeds(encoder, std::string(200'000, 'z') + " a" + std::string(200'000, 'z'), false);
 }
@@ -76,9 +72,13 @@ void check_recognised(const Image& image) {
       text += passage;
     }
     const bool split_special = random() % 4 == 0;
+    const std::vector<std::size_t> cuts = Session<Encoder>(knowing, split_special).plan_cuts(text);
     for (const TextPart& part : part_text(knowing, text, {split_special, false})) {
-      found += part.found != nullptr;
-      marks_found += part.found != nullptr ? part.found->marks.size() : 0;
+      const std::span<const std::size_t> inside = cuts_inside(cuts, part.begin, part.end);
+      std::vector<std::size_t> marks;
+      if (!part.found || !detail::append_marks(*part.found, part.begin, inside, 0, marks)) continue;
+      ++found;
+      marks_found += marks.size();
     }
     MarkedText made = encode_marked(knowing, text, split_special, 1 + random() % 2);
     const std::string where = "round " + std::to_string(round);
@@ -87,20 +87,18 @@ void check_recognised(const Image& image) {
     other.encode(text, {split_special, false}, made.cuts, ids, marks);
     CHECK(made.ids == ids, where);
     CHECK(made.marks == marks, where);
-    CHECK(std::ranges::is_sorted(made.cuts, std::ranges::less_equal()), where);
-    for (const std::size_t cut : made.cuts) CHECK(other.next_cut(text, cut) == cut, where);
 
     Session<Encoder> itself(other, split_special), seeded(knowing, split_special);
     itself.reset(text);
+    CHECK(made.cuts == itself.plan_cuts(text), where);
     seeded.seed(text, made.cuts, std::move(made.ids), made.marks);
     if (round % 10 == 0) seeded.validate();
-    CHECK(seeded.mark_count() + 200 > itself.mark_count() / 2, "enough marks to go on from");
+    CHECK(seeded.mark_count() == itself.mark_count(), where);
     const std::size_t at = random() % seeded.chars();
     for (const bool append : {true, false}) {
       const Splice one = append ? itself.append(" ab aa") : itself.edit(at, at, "b a");
       const Splice same = append ? seeded.append(" ab aa") : seeded.edit(at, at, "b a");
       CHECK(one.start == same.start && one.stop == same.stop && one.ids == same.ids, where);
-      CHECK(seeded.last().bytes_encoded < 6'000, "a change encodes what is beside it");
     }
   }
   CHECK(found > 100 && marks_found > 1'000, "something was recognised");
