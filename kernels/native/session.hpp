@@ -68,6 +68,12 @@ class Session {
     std::vector<std::uint32_t> ids;
     std::vector<std::size_t> marks;
     engine_.encode(text, cuts, 0, ids, marks);
+    return reset(text, cuts, std::move(ids), marks);
+  }
+
+  // The same of a text that was encoded already: see seed().
+  Splice reset(std::string_view text, std::span<const std::size_t> cuts, std::vector<std::uint32_t> ids,
+               std::span<const std::size_t> marks) {
     Splice splice = seed(text, cuts, std::move(ids), marks);
     last_ = {chars(), text.size(), 0};
     return splice;

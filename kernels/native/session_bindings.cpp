@@ -35,7 +35,10 @@ std::pair<std::size_t, std::size_t> shared_ends_of(nb::str a, nb::str b) {
 class NativeSession {
   // The three operations, each as what change() runs. (Up here, for their types are deduced.)
   auto whole() {
-    return [this](std::string_view view) { return store_.reset(view); };
+    return [this](std::string_view view) {
+      MarkedText made = encode_marked(*encoder_, view, store_.split_special(), 1);
+      return store_.reset(view, made.cuts, std::move(made.ids), made.marks);
+    };
   }
   auto at_end() {
     return [this](std::string_view view) { return store_.append(view); };
@@ -46,8 +49,11 @@ class NativeSession {
  public:
   using Store = tokseam::Session<Encoder>;
   NativeSession(nb::object encoder, bool split_special)
-      : owner_(std::move(encoder)), store_(nb::cast<const Encoder&>(owner_), split_special) {}
-  NativeSession(nb::object encoder, Store store) : owner_(std::move(encoder)), store_(std::move(store)) {}
+      : owner_(std::move(encoder)),
+        encoder_(&nb::cast<const Encoder&>(owner_)),
+        store_(*encoder_, split_special) {}
+  NativeSession(nb::object encoder, Store store)
+      : owner_(std::move(encoder)), encoder_(&nb::cast<const Encoder&>(owner_)), store_(std::move(store)) {}
 
   nb::tuple reset(nb::str text) { return with_array(change(text, whole())); }
   nb::tuple append(nb::str delta) { return with_array(change(delta, at_end())); }
@@ -134,6 +140,7 @@ class NativeSession {
   }
 
   nb::object owner_;
+  const Encoder* encoder_;  // never null; owner_'s
   Store store_;
 };
 

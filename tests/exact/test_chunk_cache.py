@@ -38,6 +38,33 @@ def test_recognised_chunks_change_nothing(family: Family) -> None:
         loaded.bound_chunk_cache(engine.CHUNK_CACHE_BYTES)
 
 
+def test_sessions_that_begin_with_what_is_known(family: Family) -> None:
+    loaded = family.engine
+    rng = random.Random(f"sessions {family.name}")
+    passage = "".join(rng.choices(PARAGRAPHS, k=400))
+    try:
+        loaded.bound_chunk_cache(0)
+        loaded.bound_chunk_cache(engine.CHUNK_CACHE_BYTES)
+        for begin in (passage, passage, passage[: len(passage) // 2] + "\u0327 and on", passage, passage):
+            session = loaded.session()
+            splice = session.reset(begin)
+            text = begin
+            assert splice.ids.tolist() == session.ids().tolist() == family.reference.ids(text)
+            assert session.work == ("fresh" if loaded.status == "native" else "reference", len(text))
+            for _ in range(6):
+                at = rng.randrange(len(text) + 1)
+                stop = min(len(text), at + rng.randrange(40))
+                new = rng.choice(PARAGRAPHS)[: rng.randrange(60)]
+                session.edit(at, stop, new)
+                text = text[:at] + new + text[stop:]
+            session.append(passage[:5_000])
+            text += passage[:5_000]
+            assert session.text() == text
+            assert session.ids().tolist() == family.reference.ids(text)
+    finally:
+        loaded.bound_chunk_cache(engine.CHUNK_CACHE_BYTES)
+
+
 @pytest.mark.parametrize("most", [-1, True, 1.5, "2"])
 def test_a_bad_bound_is_named(most: object) -> None:
     with pytest.raises(BadRequestError, match="chunk_cache_bytes"):
