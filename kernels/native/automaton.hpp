@@ -1,5 +1,5 @@
-// One splitting stage: a leftmost-first DFA run over a class buffer (classes.hpp). Built by kernels/compile/automaton.py;
-// how it runs and splits is device/stage.hpp's.
+// One splitting stage: a leftmost-first DFA run over a class buffer (classes.hpp). Built by
+// kernels/compile/automaton.py; how it runs and splits is device/stage.hpp's.
 #pragma once
 
 #include <cstddef>
@@ -77,9 +77,9 @@ class Automaton {
   device::Stage stage_;
 };
 
-// Numbers of the classes that are `plain`, the same for two that no stage tells apart in a text of such classes alone. Of
-// those that are plain, some that most others are told apart behind are left out: then many are alike that differ only
-// behind an apostrophe, say.
+// Numbers of the classes that are `plain`, the same for two that no stage tells apart in a text of such classes alone.
+// Of those that are plain, some that most others are told apart behind are left out: then many are alike that differ
+// only behind an apostrophe, say.
 inline std::vector<std::uint8_t> classes_alike(const std::vector<Automaton>& stages, std::vector<bool>& plain) {
   const auto number = [&](const std::vector<bool>& of, std::vector<std::uint8_t>& numbers) {
     std::vector<std::vector<std::uint16_t>> columns;  // of each kind

@@ -1,5 +1,5 @@
-// The vectors of newer x86-64 processors: their intrinsics, how functions are marked that use those of 64 bytes, and who
-// has them. Elsewhere TOKSEAM_AVX512 is not defined, and such functions are not there.
+// The vectors of newer x86-64 processors: their intrinsics, how functions are marked that use those of 64 bytes, and
+// who has them. Elsewhere TOKSEAM_AVX512 is not defined, and such functions are not there.
 #pragma once
 
 #if defined(__x86_64__)

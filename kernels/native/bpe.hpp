@@ -52,8 +52,8 @@ class Bpe {
         });
   }
 
-  // Of many pieces of at most MergeLanes::kMostSymbols bytes: ids[starts[i] ..] and counts[i] become those of pieces[i],
-  // at most one id a byte.
+  // Of many pieces of at most MergeLanes::kMostSymbols bytes: ids[starts[i] ..] and counts[i] become those of
+  // pieces[i], at most one id a byte.
   void merge_all(std::span<const std::string_view> pieces, std::span<const std::size_t> starts, std::uint32_t* ids,
                  std::uint32_t* counts) const {
     thread_local std::vector<std::uint32_t> kept_work;

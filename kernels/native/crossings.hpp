@@ -1,7 +1,7 @@
 // Between which characters no merge ever crosses, for BPE over bytes: a merge that crosses the place between x and y
-// makes an entry that holds the end of x and the beginning of y side by side. Where the vocabulary has none, a piece may
-// be parted there (kernels/README.md, claims 8 and 13). Characters beyond ASCII only: of the others nearly all pairs
-// stand in some entry.
+// makes an entry that holds the end of x and the beginning of y side by side. Where the vocabulary has none, a piece
+// may be parted there (kernels/README.md, claims 8 and 13). Characters beyond ASCII only: of the others nearly all
+// pairs stand in some entry.
 #pragma once
 
 #include <array>

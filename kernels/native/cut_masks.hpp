@@ -101,9 +101,9 @@ class CutMasks {
     return word_portable(text, at, bytes);
   }
 
-  // Returns the cuts between characters beyond ASCII, and fills in what they say beside ASCII characters, which is nothing
-  // so far. PERF: of the places further off only the one behind an ASCII character; a relation of three characters has
-  // its further ones in ASCII, or loses a cut.
+  // Returns the cuts between characters beyond ASCII, and fills in what they say beside ASCII characters, which is
+  // nothing so far. PERF: of the places further off only the one behind an ASCII character; a relation of three
+  // characters has its further ones in ASCII, or loses a cut.
   // say(place, class, i): such a character is there, as seen from byte i.
   template <class Say>
   std::uint64_t beyond_ascii(std::string_view text, std::size_t at, const char* bytes, std::uint64_t leads,

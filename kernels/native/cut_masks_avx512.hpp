@@ -167,8 +167,8 @@ class CutMasksAvx512 {
     return _mm512_castsi128_si512(_mm_cvtsi32_si128(static_cast<int>(bytes)));
   }
 
-  // The code points of the sixteen characters that begin at places[first] and so on, in 32 bits each; whatever there are
-  // less of is anything up to 24 bits.
+  // The code points of the sixteen characters that begin at places[first] and so on, in 32 bits each; whatever there
+  // are less of is anything up to 24 bits.
   template <int first>
   TOKSEAM_AVX512 static __m512i decode(__m512i places, __m512i word, __m512i behind_word) {
     // Four bytes of each, the lead byte lowest.

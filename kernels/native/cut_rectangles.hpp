@@ -1,10 +1,10 @@
 // The cuts of a tokenizer as rectangles, for masks of them (cut_masks.hpp).
 //
-// Which pairs of classes are synchronizing is a Boolean matrix. It is covered here by at most eight rectangles (a set of
-// classes before the cut, a set behind it); likewise the two relations of three. Each rectangle is a bit, which every
-// class has or not in each place beside a cut, and has where the rectangle does not look at that place. So a place is a
-// cut where what the four characters around it say shares a bit. A relation that eight do not cover loses some cuts,
-// never gains one.
+// Which pairs of classes are synchronizing is a Boolean matrix. It is covered here by at most eight rectangles (a set
+// of classes before the cut, a set behind it); likewise the two relations of three. Each rectangle is a bit, which
+// every class has or not in each place beside a cut, and has where the rectangle does not look at that place. So a
+// place is a cut where what the four characters around it say shares a bit. A relation that eight do not cover loses
+// some cuts, never gains one.
 #pragma once
 
 #include <algorithm>

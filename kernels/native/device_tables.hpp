@@ -1,6 +1,6 @@
-// A tokenizer's tables for device code (device/tables.hpp): where its sections lie in a copy of its image at `base`, and
-// what only the device asks for. What it asks for that no image holds stands `beside` it (device_form.hpp). The image was
-// checked by whoever made an Encoder of it.
+// A tokenizer's tables for device code (device/tables.hpp): where its sections lie in a copy of its image at `base`,
+// and what only the device asks for. What it asks for that no image holds stands `beside` it (device_form.hpp). The
+// image was checked by whoever made an Encoder of it.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace tokseam {
 
-// None for a tokenizer with more stages than the device takes. `form`: of one that the device normalizes for, whose bytes
-// lie at `beside`; else null.
+// None for a tokenizer with more stages than the device takes. `form`: of one that the device normalizes for, whose
+// bytes lie at `beside`; else null.
 inline std::optional<device::Tables> device_tables(const Image& image, const void* base, const DeviceForm* form,
                                                    const void* beside) {
   const auto moved = [&]<class T>(const T* place) {

@@ -270,8 +270,8 @@ class Encoder {
     return id / 64 < whole_segments_.size() && (whole_segments_[id / 64] >> id % 64 & 1) != 0;
   }
 
-  // Tells parts.piece(text) and parts.id(id) of what a text falls into; parts.view(text), of a piece that is a view into
-  // the text itself.
+  // Tells parts.piece(text) and parts.id(id) of what a text falls into; parts.view(text), of a piece that is a view
+  // into the text itself.
   template <class Parts>
   void walk_parts(std::string_view text, EncodeMode mode, PieceEnds& ends, const Parts& parts) const {
     if (walk_plain(text, mode, ends, parts)) return;
@@ -383,8 +383,8 @@ class Encoder {
     SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
 
-  // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where a
-  // look-up waits for memory but once.
+  // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where
+  // a look-up waits for memory but once.
   void seed(SegmentCache& cache, EncodeMode mode) const {
     const std::uint64_t told = mode.split_special ? SegmentCache::kSplitSpecial : 0;
     if (cache.seeded(told)) return;

@@ -112,8 +112,8 @@ class KnownChunks {
     }
   }
 
-  // Whether a chunk of this hash was asked about before, as far as is remembered. PERF: a chunk is kept when it comes for
-  // the second time, so that text which never comes again costs no copy.
+  // Whether a chunk of this hash was asked about before, as far as is remembered. PERF: a chunk is kept when it comes
+  // for the second time, so that text which never comes again costs no copy.
   bool seen(std::uint64_t hash) {
     const std::lock_guard guard(mutex_);
     if (!seen_) seen_ = std::make_unique<Seen>();

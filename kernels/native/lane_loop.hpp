@@ -7,9 +7,9 @@
 
 namespace tokseam {
 
-// Kind: a Lane has `piece`; begin(lane, ...) starts one; step(lane) does its next merge, and is false where none is left.
-// Of the pieces for which mine(i): start(i, Begin) calls one of its symbols() and ascii(), done(i, lane) is handed what has
-// ended. PERF: inlined always, so that it is compiled for the processor that its caller is for.
+// Kind: a Lane has `piece`; begin(lane, ...) starts one; step(lane) does its next merge, and is false where none is
+// left. Of the pieces for which mine(i): start(i, Begin) calls one of its symbols() and ascii(), done(i, lane) is
+// handed what has ended. PERF: inlined always, so that it is compiled for the processor that its caller is for.
 template <class Kind, std::size_t kLanes, class Mine, class Start, class Done>
 [[gnu::always_inline]] inline void loop_lanes(const Kind& kind, std::array<typename Kind::Lane, kLanes>& room,
                                               std::size_t pieces, Mine&& mine, Start&& start, Done&& done) {

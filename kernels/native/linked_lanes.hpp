@@ -28,8 +28,9 @@ class LinkedLanes {
   static constexpr std::size_t kLanes = 12;
 
   // Symbols stay where they are, at 1 .. size; next[i] and previous[i] lead to the ones that are left, and to one at
-  // either end that merges with none: PERF: so that no step has to ask whether it is at an end. keys[i]: the rank of the
-  // pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoKey where there is none.
+  // either end that merges with none: PERF: so that no step has to ask whether it is at an end. keys[i]: the rank of
+  // the pair that begins at i above its place, so that the least one is the lowest rank's leftmost; kNoKey where there
+  // is none.
   struct Lane {
     std::array<std::uint32_t, kMostSymbols + 2> symbols;
     std::array<std::uint32_t, kMostSymbols + 2 * kBlock> keys;
@@ -55,8 +56,8 @@ class LinkedLanes {
     link(lane, symbols.size());
   }
 
-  // The same of ASCII, where every byte has a symbol. PERF: two bytes that stand side by side are looked up in a table of
-  // their own, most of it in the nearest caches.
+  // The same of ASCII, where every byte has a symbol. PERF: two bytes that stand side by side are looked up in a table
+  // of their own, most of it in the nearest caches.
   void begin_ascii(Lane& lane, std::string_view piece) const {
     const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
     for (std::size_t k = 0; k < piece.size(); ++k) lane.symbols[k + 1] = merges_.byte_id(bytes[k]);

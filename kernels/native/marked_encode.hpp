@@ -1,6 +1,6 @@
 // A whole text with what a session of it needs: ids, the cuts that become marks, and how many ids stand before each;
-// what came before is recognised, the rest encoded, on several cores if wanted. What Session::seed() takes. Exact by the
-// theorem alone, as fresh_text.hpp and parallel.hpp are.
+// what came before is recognised, the rest encoded, on several cores if wanted. What Session::seed() takes. Exact by
+// the theorem alone, as fresh_text.hpp and parallel.hpp are.
 #pragma once
 
 #include <algorithm>

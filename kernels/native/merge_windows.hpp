@@ -1,5 +1,5 @@
-// A piece of any length merged in short windows, joined where the pair lemma holds (kernels/README.md, claim 10): work in
-// proportion to the piece, all of it in lanes (merge_lanes.hpp).
+// A piece of any length merged in short windows, joined where the pair lemma holds (kernels/README.md, claim 10): work
+// in proportion to the piece, all of it in lanes (merge_lanes.hpp).
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ class MergeWindows {
     std::uint32_t id, count;
     bool operator==(const Token&) const = default;
   };
-  // PERF: a merge in a short window is quicker, but where tokens are long, as of a run of spaces, most of its seams would
-  // have to be mended.
+  // PERF: a merge in a short window is quicker, but where tokens are long, as of a run of spaces, most of its seams
+  // would have to be mended.
   static constexpr std::size_t kShortWindow = 48, kLongWindow = MergeLanes::kMostSymbols;  // symbols
   static constexpr std::size_t kLongTokens = 10;                                           // symbols
   static constexpr std::size_t kTogether = 64;                                             // windows
@@ -108,8 +108,8 @@ class MergeWindows {
     return tried_.size() == 2 && tried_[0] == left && tried_[1] == right;
   }
 
-  // Merges the tokens around the seam anew, more and more of them, until what they become holds on both sides. Takes them
-  // from the joined ones and from `window`, and appends what they became.
+  // Merges the tokens around the seam anew, more and more of them, until what they become holds on both sides. Takes
+  // them from the joined ones and from `window`, and appends what they became.
   bool mend(std::span<const Token>& window, bool& changed) {
     for (std::size_t take = 1;; take *= 2) {
       if (take > kMostTaken) return false;

@@ -31,7 +31,7 @@ constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 // one place to the other (`write` sees to that): a search that meets its own low bits has found its own pair.
 class Merges {
  public:
-  static constexpr int kMaxRankBits = 22;  // a rank and a place in a lane fit 32 bits (merge_lanes.hpp)
+  static constexpr int kMaxRankBits = 22;  // a rank and a place in a lane fit 32 bits (linked_lanes.hpp)
 
   // quads: left, right, rank, merged id; repeated. Of one pair the last one counts, as in the reference. byte_ids: the
   // symbol of each byte, kNoId where there is none. Throws std::invalid_argument where no table of bearable size holds
@@ -97,8 +97,8 @@ class Merges {
   // The rank of a pair, or kNoRank.
   std::uint32_t find(std::uint32_t left, std::uint32_t right) const { return table_.find(left, right); }
 
-  // So that find() has it near. PERF: inlined always: to GCC, a function that only prefetches does nothing, and it drops
-  // the calls.
+  // So that find() has it near. PERF: inlined always: to GCC, a function that only prefetches does nothing, and it
+  // drops the calls.
   [[gnu::always_inline]] void prefetch(std::uint32_t left, std::uint32_t right) const {
     __builtin_prefetch(table_.slots + place_of(table_.hash_of(left, right), table_.places) * kSlotBytes);
   }
@@ -136,8 +136,8 @@ class Merges {
   }
 
   // visit(id, symbols that it is made of) of what `symbols` become, in order. A heap of (rank, position) over a linked
-  // list: n log n whatever the text. For few symbols merge_lanes.hpp is quicker, for many merge_windows.hpp; all give the
-  // same ids.
+  // list: n log n whatever the text. For few symbols merge_lanes.hpp is quicker, for many merge_windows.hpp; all give
+  // the same ids.
   template <class Visit>
   void apply(std::span<const std::uint32_t> symbols, Visit&& visit) const {
     const std::size_t n = symbols.size();

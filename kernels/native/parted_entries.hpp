@@ -66,8 +66,8 @@ class PartedEntries {
   }
 
 #if defined(TOKSEAM_AVX512)
-  // Bit i of the answer: whether cross() must be asked where bytes i of these two meet, if a character beyond ASCII ends
-  // in the one and another begins in the other.
+  // Bit i of the answer: whether cross() must be asked where bytes i of these two meet, if a character beyond ASCII
+  // ends in the one and another begins in the other.
   TOKSEAM_AVX512 std::uint64_t may_cross(__m512i last, __m512i lead) const { return beyond_ascii_.has(last, lead); }
 #endif
 

@@ -1,6 +1,6 @@
-// Where the pieces of a short segment of ASCII end, by the classes of its characters alone: nearly all of the few ways in
-// which words are built come again, and looking one up costs no guess at how long it is. What is kept is true in every
-// text, for ever; of two that meet in one place the newer one stays. One thread at a time.
+// Where the pieces of a short segment of ASCII end, by the classes of its characters alone: nearly all of the few ways
+// in which words are built come again, and looking one up costs no guess at how long it is. What is kept is true in
+// every text, for ever; of two that meet in one place the newer one stays. One thread at a time.
 #pragma once
 
 #include <algorithm>

@@ -50,8 +50,8 @@ std::vector<T> to_vector(const Input<T>& values) {
 
 // The Python numbers of ids, one object an id, shared by all lists that hold the id.
 // PERF: making a number takes longer than everything else about a list of them, and 32 bytes; few distinct ids make up
-// most of any text. Numbers and their places lie anywhere, so they are asked for ahead: out of caches that others emptied,
-// a list of 360 ids takes 7 us, without that 9 (the client's last step of `python -m bench roundtrip`, cold).
+// most of any text. Numbers and their places lie anywhere, so they are asked for ahead: out of caches that others
+// emptied, a list of 360 ids takes 7 us, without that 9 (the client's last step of `python -m bench roundtrip`, cold).
 // Guarded by the GIL.
 class IdNumbers {
  public:
@@ -74,7 +74,8 @@ class IdNumbers {
     return number;
   }
 
-  // All vocabularies known have fewer or hardly more ids. 2 MiB of addresses, of which only what is used becomes memory.
+  // All vocabularies known have fewer or hardly more ids. 2 MiB of addresses, of which only what is used becomes
+  // memory.
   static constexpr std::size_t kEntries = std::size_t{1} << 18;
   static inline PyObject* numbers_[kEntries];  // null until an id is asked for; kept from then on
 };
@@ -114,8 +115,8 @@ inline nb::list unpacked_list(std::string_view packed) {
   return list;
 }
 
-// The UTF-8 of a str. One that has it already, as an ASCII str, lends it; another one is encoded for this call only, so that
-// a large text does not keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
+// The UTF-8 of a str. One that has it already, as an ASCII str, lends it; another one is encoded for this call only, so
+// that a large text does not keep a second copy inside its str. Raises UnicodeEncodeError for a lone surrogate.
 class Utf8 {
  public:
   explicit Utf8(nb::handle text) {

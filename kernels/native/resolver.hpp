@@ -14,10 +14,9 @@
 
 namespace tokseam {
 
-// Engine: walk_parts(text, mode, ends, sink) tells sink.piece(text) and sink.id(id), in order, of what a text falls into,
-// and sink.view(text) of a piece that is a view into it;
-// whole() is the vocabulary that pieces are looked up in; is_whole_segment(id): whether that entry of it, as a segment,
-// is just itself; bpe() merges the other pieces.
+// Engine: walk_parts(text, mode, ends, sink) tells sink.piece(text) and sink.id(id), in order, of what a text falls
+// into, and sink.view(text) of a piece that is a view into it; whole() is the vocabulary that pieces are looked up in;
+// is_whole_segment(id): whether that entry of it, as a segment, is just itself; bpe() merges the other pieces.
 template <class Engine, class Mode>
 class Resolver {
  public:

@@ -20,10 +20,10 @@
 namespace tokseam {
 
 // masks.at(text, at): bit i tells whether the text may be cut at at + i; masks.is_cut(text, at): the same of one place,
-// also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the start
-// of the text, or are like any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids) appends
-// those of one. parts(text, at): whether a piece really
-// begins there in this short text, by the stages themselves.
+// also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the
+// start of the text, or are like any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids)
+// appends those of one. parts(text, at): whether a piece really begins there in this short text, by the stages
+// themselves.
 template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
  public:
@@ -183,7 +183,8 @@ class SegmentEncoder {
     end_ = count;
   }
 
-  // PERF: `ids` is made longer than it need be, and cut to size at the end: for much at a time, since it fills with zeros.
+  // PERF: `ids` is made longer than it need be, and cut to size at the end: for much at a time, since it fills with
+  // zeros.
   std::uint32_t* make_room(std::size_t count) {
     if (ids_->size() < count) ids_->resize(std::max(count, std::min(ids_->capacity(), count + kMoreRoom)));
     return ids_->data();

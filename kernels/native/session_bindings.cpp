@@ -46,6 +46,7 @@ class NativeSession {
   auto inside(std::size_t start, std::size_t stop) {
     return [=, this](std::string_view view) { return store_.edit(start, stop, view); };
   }
+
  public:
   using Store = tokseam::Session<Encoder>;
   NativeSession(nb::object encoder, bool split_special)

@@ -1,5 +1,6 @@
-// A large text in chunks that are worth recognising, and which of them are known (known_chunks.hpp). Exact by the theorem
-// alone (kernels/README.md, claims 4 and 8): each chunk ends at a synchronizing position of its text, or with it.
+// A large text in chunks that are worth recognising, and which of them are known (known_chunks.hpp). Exact by the
+// theorem alone (kernels/README.md, claims 4 and 8): each chunk ends at a synchronizing position of its text, or with
+// it.
 // Not here: what becomes of the chunks (fresh_text.hpp, marked_encode.hpp).
 #pragma once
 

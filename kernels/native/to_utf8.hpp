@@ -1,5 +1,5 @@
 // Text of one, two or four bytes a character, as Python holds it, to UTF-8: 32 ASCII characters or eight others at a
-// time where the processor has AVX2 (asked at run time), else one by one.
+// time where the processor has AVX2 (asked at run time), else 16 ASCII characters at a time and others one by one.
 #pragma once
 
 #include <array>

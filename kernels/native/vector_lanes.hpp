@@ -241,7 +241,6 @@ class VectorLanes {
 
 }  // namespace tokseam
 
-
 #else
 
 namespace tokseam {

@@ -150,8 +150,8 @@ class Vocabulary {
  private:
   static constexpr std::size_t kTogether = 32;
 
-  // Keys that are looked up together, by number: the ones that a tag in the table speaks for, and the offset of its entry:
-  // there the key is, if it is anywhere, but for few; the others are in no entry.
+  // Keys that are looked up together, by number: the ones that a tag in the table speaks for, and the offset of its
+  // entry: there the key is, if it is anywhere, but for few; the others are in no entry.
   struct Together {
     std::array<std::uint64_t, kTogether> hashes;
     std::array<std::uint8_t, kTogether> which;

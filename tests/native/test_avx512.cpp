@@ -1,5 +1,5 @@
-// What is looked up sixteen or 64 at a time, against the same asked one by one. On a processor without such vectors there
-// is nothing to test.
+// What is looked up sixteen or 64 at a time, against the same asked one by one. On a processor without such vectors
+// there is nothing to test.
 #include <array>
 #include <cstdint>
 #include <random>

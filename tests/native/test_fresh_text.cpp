@@ -139,8 +139,8 @@ void test_links_are_of_last_time() {
   CHECK(behind(1).empty() && behind(2).empty() && behind(3).empty(), "switched off");
 }
 
-// A chunk is planted behind the first one of a text, with the text's own bytes and an id that no text has: where that id
-// comes out, the chunk was followed. It must be where it may end there, and nowhere else.
+// A chunk is planted behind the first one of a text, with the text's own bytes and an id that no text has: where that
+// id comes out, the chunk was followed. It must be where it may end there, and nowhere else.
 void check_following(const Image& image) {
   constexpr std::uint32_t kPlanted = 9999;
   constexpr std::uint64_t kPlantedHash = 42;

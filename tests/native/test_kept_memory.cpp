@@ -1,4 +1,5 @@
-// to_utf8.hpp against a code point at a time; kept_memory.hpp and zeroed_array.hpp: what comes back, and what is let go.
+// to_utf8.hpp against a code point at a time; kept_memory.hpp and zeroed_array.hpp: what comes back, and what is let
+// go.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Windows and lanes against the heap, and the heap against the definition, on vocabularies whose ranks are in any order.
+// Windows against the heap, on vocabularies whose ranks are in any order.
 #include <algorithm>
 #include <cstdint>
 #include <random>

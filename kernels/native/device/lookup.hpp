@@ -1,6 +1,6 @@
 // Probes of the flat tables: a whole piece's id, a pair's rank, sets and maps of characters. Plain pointers into
-// sections that vocabulary.hpp, merges.hpp, close_numbers.hpp, flat_map.hpp and pair_sieve.hpp write and check, where it
-// stands how each table is laid out: every probe ends at a free slot.
+// sections that vocabulary.hpp, merges.hpp, close_numbers.hpp, flat_map.hpp and pair_sieve.hpp write and check, where
+// it stands how each table is laid out: every probe ends at a free slot.
 #pragma once
 
 #include "hash.hpp"
@@ -181,7 +181,7 @@ struct PairSieve {
   u32 size;
 
   TOKSEAM_DEVICE static u64 key(u32 before, u32 behind) { return static_cast<u64>(before) << 32 | behind; }
-  // PERF: multiplications of 32 bits alone, of which a vector does sixteen at once (crossings_avx512.hpp).
+  // PERF: multiplications of 32 bits alone, of which a vector does sixteen at once (pair_sieve.hpp).
   static constexpr u32 kBefore = 0x9E3779B1, kBehind = 0x85EBCA77, kAgain = 0xC2B2AE3D;
   static constexpr u32 kFold = 15;
   TOKSEAM_DEVICE static u32 hash_of(u64 key) {
