@@ -2,6 +2,7 @@
 // kernels/compile/automaton.py; how it runs and splits is device/stage.hpp's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

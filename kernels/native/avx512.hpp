@@ -17,7 +17,8 @@
 
 // A function that is called from code for any processor, and one that such functions are made of. PERF: the latter is
 // always inline, for it takes and gives vectors.
-#define TOKSEAM_AVX512_ENTRY __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt")))
+#define TOKSEAM_AVX512_ENTRY \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt")))
 #define TOKSEAM_AVX512 TOKSEAM_AVX512_ENTRY __attribute__((always_inline)) inline
 
 namespace tokseam {

@@ -338,6 +338,8 @@ class Encoder {
       plain[classes[byte]] = true;
     }
     const std::vector<std::uint8_t> alike = classes_alike(stages_, plain);
+    if (std::ranges::any_of(alike, [](std::uint8_t kind) { return kind >= AsciiShapes::kMostClasses; }))
+      return std::nullopt;
     for (std::uint32_t byte = 0; byte < numbers.size(); ++byte) {
       const auto first = static_cast<unsigned char>(byte);
       const bool literal = raw_tokens_.may_begin(first) || normalized_tokens_.may_begin(first);

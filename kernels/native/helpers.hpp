@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -129,8 +128,8 @@ class Helpers {
     for (; idle_ < wanted && count_ < kMost; ++idle_, ++count_) {
       try {
         std::thread([this] { serve(); }).detach();
-      } catch (const std::system_error&) {
-        return;  // the system has none to give: fewer help
+      } catch (...) {
+        return;  // the system has no thread to give, or no memory for one: fewer help
       }
     }
   }

@@ -107,8 +107,11 @@ class Image {
     if (header.sections > (size - sizeof(Header)) / sizeof(Entry)) throw BadImage("image: its directory is too long");
     if (header.checksum != checksum(bytes().subspan(kChecksummed))) throw BadImage("image: damaged");
     entries_ = {reinterpret_cast<const Entry*>(data_.get() + sizeof(Header)), header.sections};
+    // Behind the directory: what reads in front of a place in a section stays in the image.
+    const std::size_t first = sizeof(Header) + entries_.size_bytes();
     for (const Entry& entry : entries_)
-      if (entry.offset % kAlignment != 0 || entry.offset > size || entry.bytes > size - entry.offset)
+      if (entry.offset % kAlignment != 0 || entry.offset < first || entry.offset > size ||
+          entry.bytes > size - entry.offset)
         throw BadImage("image: a section lies outside");
   }
 

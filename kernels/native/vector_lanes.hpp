@@ -82,7 +82,8 @@ class VectorLanes {
     const __m512i none = _mm512_set1_epi32(-1);
     for (std::size_t at = 0; at < piece.size(); at += kWidth) {
       const auto rest = static_cast<unsigned>(piece.size() - at);
-      const auto some = static_cast<__mmask16>(_bzhi_u32(0xFFFF, rest)), pairs = static_cast<__mmask16>(_bzhi_u32(0xFFFF, rest - 1));
+      const auto some = static_cast<__mmask16>(_bzhi_u32(0xFFFF, rest));
+      const auto pairs = static_cast<__mmask16>(_bzhi_u32(0xFFFF, rest - 1));
       const __m512i left = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, piece.data() + at));
       const __m512i right = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(pairs, piece.data() + at + 1));
       const __m512i both = _mm512_or_si512(_mm512_slli_epi32(left, 8), right);
@@ -147,8 +148,9 @@ class VectorLanes {
   // In the lowest 32 bits: the rank, or kNoRank.
   TOKSEAM_AVX512 static __m128i find(const Table& table, const Search& search) {
     // Each slot in a word of its own.
-    const __m512i apart = _mm512_set_epi64(0x00002F2E2D2C2B2A, 0x0000292827262524, 0x0000232221201F1E, 0x00001D1C1B1A1918,
-                                           0x0000171615141312, 0x000011100F0E0D0C, 0x00000B0A09080706, 0x0000050403020100);
+    const __m512i apart =
+        _mm512_set_epi64(0x00002F2E2D2C2B2A, 0x0000292827262524, 0x0000232221201F1E, 0x00001D1C1B1A1918,
+                         0x0000171615141312, 0x000011100F0E0D0C, 0x00000B0A09080706, 0x0000050403020100);
     constexpr __mmask64 kBytes = 0x3F3F3F3F3F3F3F3F;
     constexpr std::uint64_t kReadSlots = (64 + Table::kSlotBytes - 1) / Table::kSlotBytes;
     for (std::uint64_t at = search.at;; at += kSlots) {
@@ -158,10 +160,12 @@ class VectorLanes {
       const __m512i slots =
           _mm512_maskz_permutexvar_epi8(kBytes, apart, _mm512_loadu_si512(table.slots + at * Table::kSlotBytes));
       const __m512i beside = _mm512_xor_si512(slots, _mm512_set1_epi64(static_cast<long long>(search.wanted)));
+      // A pair whose low bits are all ones looks for what a free slot looks like.
+      const unsigned free =
+          _mm512_cmpeq_epi64_mask(slots, _mm512_set1_epi64(static_cast<long long>(Table::kFree)));
       const unsigned hits =
-          _mm512_cmple_epu64_mask(beside, _mm512_set1_epi64(static_cast<long long>(table.rank_mask)));
-      const unsigned ends =
-          hits | _mm512_cmpeq_epi64_mask(slots, _mm512_set1_epi64(static_cast<long long>(Table::kFree)));
+          _mm512_cmple_epu64_mask(beside, _mm512_set1_epi64(static_cast<long long>(table.rank_mask))) & ~free;
+      const unsigned ends = hits | free;
       if (ends == 0) [[unlikely]] continue;
       // PERF: no branch on whether there is such a pair.
       const auto found = static_cast<__mmask8>(hits & ends & (0 - ends));
@@ -184,8 +188,10 @@ class VectorLanes {
     __m512i ranks[kRegisters];
     for (std::size_t r = 0; r < kRegisters; ++r) {
       ranks[r] = _mm512_load_si512(lane.ranks.data() + r * kWidth);
-      ranks[r] = _mm512_mask_broadcastd_epi32(ranks[r], static_cast<__mmask16>(lane.merged >> r * kWidth), of_merged);
-      ranks[r] = _mm512_mask_broadcastd_epi32(ranks[r], static_cast<__mmask16>(lane.merged >> 1 >> r * kWidth), of_before);
+      const auto at_merged = static_cast<__mmask16>(lane.merged >> r * kWidth);
+      const auto at_before = static_cast<__mmask16>(lane.merged >> 1 >> r * kWidth);
+      ranks[r] = _mm512_mask_broadcastd_epi32(ranks[r], at_merged, of_merged);
+      ranks[r] = _mm512_mask_broadcastd_epi32(ranks[r], at_before, of_before);
     }
     // PERF: in every place of a register, so that it need not come back from another kind of them.
     __m512i least = ranks[0];

@@ -104,6 +104,54 @@ void test_counts() {
   }
 }
 
+// Pairs that look for what a free slot looks like: the low bits of their hash, which a slot holds, are all ones. Few do,
+// and no text drawn at random holds one.
+void test_pairs_like_a_free_slot() {
+  std::mt19937 random(34);
+  std::uint64_t inverse = kOdd1;  // modulo 2^64, by Newton's steps
+  for (int step = 0; step < 6; ++step) inverse *= 2 - kOdd1 * inverse;
+  for (const int id_bits : {16, 17, 18, 20}) {
+    const auto most = (std::uint32_t{1} << id_bits) - 1;
+    const std::uint32_t most_rank = id_bits < 20 ? std::uint32_t{1} << id_bits : std::uint32_t{1} << 12;
+    Ids quads{most, most, most_rank, 0}, byte_ids(256);
+    for (std::uint32_t rank = 0; rank < 300; ++rank)
+      quads.insert(quads.end(), {static_cast<std::uint32_t>(random() % most), static_cast<std::uint32_t>(random() % most),
+                                 rank, static_cast<std::uint32_t>(random() % most)});
+    for (std::uint32_t byte = 0; byte < 256; ++byte) byte_ids[byte] = byte;
+    ImageWriter writer;
+    Merges::write(writer, quads, byte_ids);
+    writer.add(Section::byte_ids, byte_ids);
+    const Image image = writer.finish();
+    const Merges merges(image);
+    const device::Merges& table = merges.table();
+    const int kept_bits = static_cast<int>(8 * device::Merges::kSlotBytes - table.rank_bits);
+    std::size_t like = 0;
+    for (int round = 0; round < 2000; ++round) {
+      // The hash's upper bits are any; so is, where all of it lies in the slot, nothing.
+      const std::uint64_t ones = (std::uint64_t{1} << kept_bits) - 1, all = (std::uint64_t{1} << 2 * id_bits) - 1;
+      const std::uint64_t hash = ((std::uint64_t{random()} << 32 | random()) << kept_bits | ones) & all;
+      const std::uint64_t pair = hash * inverse & all;
+      const Ids symbols{static_cast<std::uint32_t>(pair >> id_bits), static_cast<std::uint32_t>(pair & most)};
+      const std::uint64_t wanted = table.low_bits(table.hash_of(symbols[0], symbols[1]));
+      like += (wanted | table.rank_mask) == device::Merges::kFree;
+      const Ids expected = by_heap(merges, symbols);
+      for (const MergeLanes::Path path : paths()) {
+        Ids made;
+        MergeLanes(merges, path).run(
+            1, [&](std::size_t) { return symbols.size(); },
+            [&](std::size_t, const auto& lane) { lane.symbols(symbols); },
+            [&](std::size_t, const auto& result) {
+              result.each([&](std::uint32_t id, std::size_t) { made.push_back(id); });
+            });
+        CHECK(made == expected, "a free slot is no pair's");
+      }
+    }
+    CHECK(2 * id_bits < kept_bits || like == 2000, "they look like one");
+  }
+}
+
 }  // namespace
 
-int main() { return tokseam::test::run({{"lanes", test_lanes}, {"counts", test_counts}}); }
+int main() { return tokseam::test::run({{"lanes", test_lanes},
+                             {"counts", test_counts},
+                             {"pairs like a free slot", test_pairs_like_a_free_slot}}); }

@@ -83,6 +83,42 @@ void test_against_the_stages() {
   CHECK(several > 5'000, "texts of several pieces");
 }
 
+// Stages that tell all ASCII characters apart.
+void test_many_kinds() {
+  constexpr std::size_t kClasses = 129;
+  constexpr std::uint16_t m = Automaton::kMatch;
+  EncoderTables tables;
+  tables.classes.class_of.assign(0x110000, kClasses - 1);
+  for (std::uint8_t c = 0; c < 128; ++c) tables.classes.class_of[c] = c;
+  tables.classes.pairs.assign(kClasses * kClasses, 0);
+  tables.classes.suspect.assign(kClasses, 0);
+  // From the start each leads to a state of its own, where all but itself ends a match.
+  std::vector<std::uint16_t> table(kClasses + 1, 0);
+  for (std::uint16_t c = 0; c < kClasses; ++c) table.push_back(c < 128 ? static_cast<std::uint16_t>(2 + c) : 0);
+  table.push_back(0);
+  for (std::uint16_t state = 0; state < 128; ++state) {
+    for (std::uint16_t c = 0; c < kClasses; ++c) table.push_back(c == state ? static_cast<std::uint16_t>(2 + c) : m);
+    table.push_back(m);
+  }
+  tables.stages.push_back({table, 130, Behavior::isolated});
+  std::string bytes;
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    bytes.push_back(static_cast<char>(b));
+    tables.vocabulary_ends.push_back(b + 1);
+    tables.vocabulary_ids.push_back(b);
+    tables.byte_ids[b] = b;
+  }
+  tables.vocabulary_bytes = bytes;
+  const Encoder encoder(build_image(tables));
+  PieceEnds ends;
+  for (const char last : {'\x7f', '~', 'x'})
+    for (const std::string& text : {std::string("a"), std::string("a") + last, std::string("aa") + last + last}) {
+      std::vector<std::int64_t> starts, expected;
+      encoder.walk_parts(text, {}, ends, Parts{text, starts});
+      CHECK(encoder.pieces(text, expected) && starts == expected, text);
+    }
+}
+
 void test_shapes() {
   std::mt19937 random(42);
   for (int round = 0; round < 2000; ++round) {
@@ -108,5 +144,7 @@ void test_shapes() {
 }  // namespace
 
 int main() {
-  return tokseam::test::run({{"shapes, by either path", test_shapes}, {"ends, against the stages", test_against_the_stages}});
+  return tokseam::test::run({{"shapes, by either path", test_shapes},
+                             {"ends, against the stages", test_against_the_stages},
+                             {"more kinds than a shape can tell", test_many_kinds}});
 }
