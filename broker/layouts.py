@@ -8,7 +8,7 @@ caches the others emptied; there a map costs several times what it costs in a lo
 
 Limits: bytes and fields, no rules. What a header may say is for protocol.py to check: a head is learned from a request
 that passed there, and only where `pack_append` would have written that very frame. Whatever else comes is None here,
-and is read as a map.
+and is read as a map. One thread at a time learns heads: a broker and a worker have one.
 """
 
 from __future__ import annotations

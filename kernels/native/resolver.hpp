@@ -61,6 +61,7 @@ class Resolver {
     room_.clear();
     engine_.walk_parts(segment, mode_, ends_, Stream{*this, ids});
     flush(ids);
+    room_.let_go();
   }
 
  private:
@@ -91,6 +92,13 @@ class Resolver {
       parts.clear();
       part_ends.clear();
     }
+    // What is much, of a piece that was long.
+    void let_go() {
+      constexpr std::size_t kMostKept = std::size_t{1} << 20;  // elements
+      if (bytes.capacity() > kMostKept) std::vector<char>().swap(bytes);
+      for (std::vector<std::uint32_t>* const some : {&merged, &work})
+        if (some->capacity() > kMostKept) std::vector<std::uint32_t>().swap(*some);
+    }
     std::string_view text_of(const Part& part) const {
       return {part.view != nullptr ? part.view : bytes.data() + part.begin, part.size};
     }
@@ -106,7 +114,8 @@ class Resolver {
     void id(std::uint32_t id) const { room.parts.push_back({nullptr, 0, 0, id}); }
   };
 
-  // PERF: kept from call to call; bounded, for a batch of segments is, and a stream of pieces is flushed.
+  // PERF: kept from call to call; bounded, for a batch of segments is, and a stream of pieces is flushed, and lets go of
+  // what one long piece needed.
   static Room& room() {
     static thread_local Room kept;
     return kept;
