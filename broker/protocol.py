@@ -1,4 +1,6 @@
-"""The wire: what a message between client, broker and worker is, and the only place, layouts.py behind it, that packs or unpacks one.
+"""The wire: what a message between client, broker and worker is, and the only place that packs or unpacks one.
+
+(The headers of a session's steps by layouts.py, for this module alone.)
 
 A message is ZeroMQ multipart: routing frames | header (one msgpack map) | body frames. Body frames are UTF-8 text or
 little-endian uint32 numbers; their contents are never looked at here (the worker checks UTF-8). Between broker and
