@@ -131,7 +131,9 @@ def test_exit_code_of_a_step() -> None:
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     noted = tmp_path / "pid"
     program = (
-        "import sys\nfrom tokseam.scripts import gpu_check\n"
+        # As at a terminal, also where these tests run in the background and a shell has them ignore it.
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from tokseam.scripts import gpu_check\n"
         f"one = gpu_check.Step('waits', (sys.executable, '-c', {PARENT!r}, {str(noted)!r}), 300)\n"
         "gpu_check.steps = lambda checkout, with_gpu: [one]\ngpu_check.main([])"
     )
