@@ -23,7 +23,7 @@ std::vector<MergeLanes::Path> paths() {
 }
 
 std::size_t draw_size(std::mt19937& random) {
-  constexpr std::size_t kEdges[] = {0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 254, 255};
+  constexpr std::size_t kEdges[] = {0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 254, 255, 256};
   switch (random() % 4) {
     case 0: return kEdges[random() % std::size(kEdges)];
     case 1: return random() % (MergeLanes::kMostSymbols + 1);
