@@ -3,12 +3,25 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
 #include <utility>
 
 namespace tokseam {
 
-// Kind: a Lane has `piece`; begin(lane, ...) starts one; step(lane) does its next merge, and is false where none is
-// left. Of the pieces for which mine(i): start(i, Begin) calls one of its symbols() and ascii(), done(i, lane) is
+// Starts a lane, for whoever knows what its piece consists of.
+template <class Kind>
+struct LaneStart {
+  const Kind& kind;
+  Kind::Lane& lane;
+  void symbols(std::span<const std::uint32_t> symbols) const { kind.begin(lane, symbols); }
+  // Where every byte has a symbol.
+  void ascii(std::string_view piece) const { kind.begin_ascii(lane, piece); }
+};
+
+// Kind: a Lane has `piece`; begin(lane, symbols) and begin_ascii(lane, bytes) start one; step(lane) does its next merge,
+// and is false where none is left. Of the pieces for which mine(i): start(i, LaneStart) starts its lane, done(i, lane) is
 // handed what has ended. PERF: inlined always, so that it is compiled for the processor that its caller is for.
 template <class Kind, std::size_t kLanes, class Mine, class Start, class Done>
 [[gnu::always_inline]] inline void loop_lanes(const Kind& kind, std::array<typename Kind::Lane, kLanes>& room,
@@ -23,7 +36,7 @@ template <class Kind, std::size_t kLanes, class Mine, class Start, class Done>
   };
   const auto begin_next = [&](Lane& lane) {
     lane.piece = next++;
-    start(lane.piece, typename Kind::Begin{kind, lane});
+    start(lane.piece, LaneStart<Kind>{kind, lane});
   };
   for (; active < kLanes && find_next(); ++active) begin_next(*lanes[active]);
   while (active > 0) {

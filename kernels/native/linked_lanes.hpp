@@ -68,13 +68,6 @@ class LinkedLanes {
     link(lane, piece.size());
   }
 
-  struct Begin {
-    const LinkedLanes& lanes;
-    Lane& lane;
-    void symbols(std::span<const std::uint32_t> symbols) const { lanes.begin(lane, symbols); }
-    void ascii(std::string_view piece) const { lanes.begin_ascii(lane, piece); }
-  };
-
   // As MergeLanes::run, for the pieces that are mine(i).
   template <class Mine, class Start, class Done>
   void run(std::size_t pieces, Mine&& mine, Start&& start, Done&& done) {

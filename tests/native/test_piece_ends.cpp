@@ -21,6 +21,19 @@ using namespace tokseam;
 constexpr std::string_view kLiteral = "<a";
 constexpr std::string_view kAlphabet = "abcdefgh'. 01<";
 
+// Of a vocabulary of the bytes alone.
+Image with_bytes(EncoderTables& tables) {
+  std::string bytes;
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    bytes.push_back(static_cast<char>(b));
+    tables.vocabulary_ends.push_back(b + 1);
+    tables.vocabulary_ids.push_back(b);
+    tables.byte_ids[b] = b;
+  }
+  tables.vocabulary_bytes = bytes;
+  return build_image(tables);
+}
+
 // Each character of the alphabet has one of `classes` classes; all that is no ASCII has the last one.
 Image draw_image(std::mt19937& random, std::size_t classes) {
   constexpr std::uint16_t m = Automaton::kMatch;
@@ -43,15 +56,7 @@ Image draw_image(std::mt19937& random, std::size_t classes) {
     tables.stages.push_back({table, states, static_cast<Behavior>(random() % 5)});
   }
   if (random() % 2 == 0) tables.added_tokens = {{std::string(kLiteral), {.id = 300}, false}};
-  std::string bytes;
-  for (std::uint32_t b = 0; b < 256; ++b) {
-    bytes.push_back(static_cast<char>(b));
-    tables.vocabulary_ends.push_back(b + 1);
-    tables.vocabulary_ids.push_back(b);
-    tables.byte_ids[b] = b;
-  }
-  tables.vocabulary_bytes = bytes;
-  return build_image(tables);
+  return with_bytes(tables);
 }
 
 // Where the pieces begin, of a text that holds no literal.
@@ -101,15 +106,7 @@ void test_many_kinds() {
     table.push_back(m);
   }
   tables.stages.push_back({table, 130, Behavior::isolated});
-  std::string bytes;
-  for (std::uint32_t b = 0; b < 256; ++b) {
-    bytes.push_back(static_cast<char>(b));
-    tables.vocabulary_ends.push_back(b + 1);
-    tables.vocabulary_ids.push_back(b);
-    tables.byte_ids[b] = b;
-  }
-  tables.vocabulary_bytes = bytes;
-  const Encoder encoder(build_image(tables));
+  const Encoder encoder(with_bytes(tables));
   PieceEnds ends;
   for (const char last : {'\x7f', '~', 'x'})
     for (const std::string& text : {std::string("a"), std::string("a") + last, std::string("aa") + last + last}) {

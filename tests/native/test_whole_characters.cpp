@@ -13,6 +13,7 @@
 #include "check.hpp"
 #include "encoder.hpp"
 #include "encoder_image.hpp"
+#include "toy_merges.hpp"
 
 namespace {
 
@@ -106,18 +107,7 @@ Image image_of(const Toy& toy) {
 std::vector<std::uint32_t> by_definition(const Toy& toy, std::string_view text) {
   std::vector<std::uint32_t> ids;
   for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
-  for (;;) {
-    std::uint32_t best = kNoRank, made = 0;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-      const auto merge = toy.merges.find({ids[i], ids[i + 1]});
-      if (merge == toy.merges.end() || merge->second.first >= best) continue;
-      best = merge->second.first, made = merge->second.second, at = i;
-    }
-    if (best == kNoRank) return ids;
-    ids[at] = made;
-    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-  }
+  return test::by_definition(toy.merges, ids);
 }
 
 void test_as_by_bytes() {

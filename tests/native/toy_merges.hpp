@@ -62,13 +62,16 @@ inline Ids by_heap(const Merges& merges, const Ids& symbols) {
   return ids;
 }
 
-inline Ids by_definition(const ToyMerges& toy, Ids ids) {
+// By pair: the rank, and the token that it makes.
+using PairTable = std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>;
+
+inline Ids by_definition(const PairTable& pairs, Ids ids) {
   for (;;) {
     std::uint32_t best = kNoRank, made = 0;
     std::size_t at = 0;
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-      const auto pair = toy.pairs.find({ids[i], ids[i + 1]});
-      if (pair == toy.pairs.end() || pair->second.first >= best) continue;
+      const auto pair = pairs.find({ids[i], ids[i + 1]});
+      if (pair == pairs.end() || pair->second.first >= best) continue;
       best = pair->second.first, made = pair->second.second, at = i;
     }
     if (best == kNoRank) return ids;
