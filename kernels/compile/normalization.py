@@ -93,10 +93,29 @@ class Normalization:
         members[HANGUL_FIRST : HANGUL_LAST + 1] = True
         return members
 
-    def composites(self) -> npt.NDArray[np.int64]:
-        """Code points that characters become when what follows composes with them; of Hangul syllables, one."""
-        syllable = [HANGUL_FIRST] if self.composes and self.hangul else []
-        return np.array(sorted({*self.composition.values(), *syllable}), dtype=np.int64)
+    def becomes(self, class_of: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.bool_]:
+        """Return [a, b]: something behind a character of class a may make it one of class b. bool (count, count).
+
+        It may become any of the composites that are built on what it is itself built on; a Hangul jamo or syllable,
+        any syllable.
+        """
+        found = np.zeros((count, count), dtype=bool)
+        if not self.composes:
+            return found
+        part_of = {composite: first for (first, _), composite in self.composition.items()}
+        built_on: dict[int, set[int]] = {}
+        for point in [*part_of, *part_of.values()]:
+            first = point
+            while first in part_of:
+                first = part_of[first]
+            built_on.setdefault(first, {first}).add(point)
+        for family in built_on.values():
+            classes = np.unique(class_of[list(family)])
+            found[np.ix_(classes, classes)] = True
+        syllables = np.unique(class_of[HANGUL_FIRST : HANGUL_LAST + 1])
+        jamo = np.unique(class_of[HANGUL_L[0] : HANGUL_L[1] + 1])
+        found[np.ix_(np.union1d(jamo, syllables), syllables)] = True
+        return found
 
     def arrays(self) -> dict[str, npt.NDArray[np.uint32] | bool]:
         """Return flat tables for the native engine, sorted by key."""

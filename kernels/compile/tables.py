@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import string
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,17 +117,27 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     classes = partition(atoms)
     stages = _automata(programs, classes.membership, classes.count)
     behaviors = [stage.behavior for stage in pipeline.stages]
-    forbidden = seams.class_pairs(classes, pipeline.space_in_front)
     changes = _Changes.of(classes, normalizations)
-    pairs = changes.allowed(synchronizing_pairs(stages, behaviors, forbidden))
-    contexts = _contexts(pipeline, classes, stages, literals, forbidden, changes)
+
+    def cuts(seams: Constraints) -> Pairs:
+        ruled_out = seams.class_pairs(classes, pipeline.space_in_front)
+        return changes.allowed(synchronizing_pairs(stages, behaviors, ruled_out))
+
+    pairs = cuts(seams)
+    # Cuts for encoding alone need not give way to literals that are fenced in where they stand (claim 19).
+    others = [one for one in zip(pipeline.added_tokens, literals, strict=True) if not _is_fenced(*one, pipeline)]
+    unfenced = [literal for _, literal in others]
+    loose = constraints([token for token, _ in others], unfenced, looked_at.spaces)
+    ruled_out = loose.class_pairs(classes, pipeline.space_in_front)
+    contexts = _contexts(pipeline, classes, stages, unfenced, ruled_out, changes)
     weights = 1 + np.bincount(classes.class_of[:128], minlength=classes.count).astype(np.int64)
     native = _common(pipeline, literals, looked_at) | {
         "class_of": classes.class_of,
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
         "stages": _numbered(stages, behaviors),
-        "seamless": np.ascontiguousarray(_seamless(pipeline, stages, behaviors, forbidden, changes), dtype=np.uint8),
+        "segment_pairs": np.ascontiguousarray(cuts(loose), dtype=np.uint8),
+        "seamless": np.ascontiguousarray(_seamless(pipeline, stages, behaviors, ruled_out, changes), dtype=np.uint8),
         "looking_on": rectangles(contexts.looking_on, weights),
         "looking_back": rectangles(contexts.looking_back, weights),
     }
@@ -249,6 +260,17 @@ class _Surroundings:
         )
 
 
+def _is_fenced(token: AddedToken, literal: str, pipeline: Pipeline) -> bool:
+    """Whether a cut for encoding alone has not to give way to a literal but where it stands (claim 19).
+
+    So it must be looked for in the text as it is, and look at nothing around it. PERF: what begins with a sign is
+    looked for in little time.
+    """
+    looks_around = token.lstrip or token.rstrip or token.single_word
+    as_it_is = not (token.normalized and pipeline.forms) and pipeline.characters is None
+    return as_it_is and not looks_around and literal[0] in string.punctuation
+
+
 def _literal_characters(literals: list[str]) -> list[str]:
     counts: dict[str, int] = {}
     for literal in literals:
@@ -268,8 +290,9 @@ class _Changes:
 
     suspect: npt.NDArray[np.bool_]
     onward: npt.NDArray[np.bool_]
-    #: Classes of all composites; None where several forms follow each other: then no character may change onward.
-    composites: list[int] | None
+    #: [a, b]: one of class a may become one of class b. None where several forms follow each other: then no character
+    #: may change onward.
+    becomes: npt.NDArray[np.bool_] | None
 
     @classmethod
     def of(cls, classes: Classes, normalizations: list[Normalization]) -> _Changes:
@@ -277,14 +300,16 @@ class _Changes:
         suspect, onward = classes.membership.get(_SUSPECT, none), classes.membership.get(_ONWARD, none)
         if len(normalizations) > 1:
             return cls(suspect, onward, None)
-        found = {int(number) for one in normalizations for number in classes.class_of[one.composites()]}
-        return cls(suspect, onward, sorted(found))
+        becomes = np.zeros((classes.count, classes.count), dtype=bool)
+        for one in normalizations:
+            becomes |= one.becomes(classes.class_of, classes.count)
+        return cls(suspect, onward, becomes)
 
     def behind(self, cuts: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Of cuts by the class behind them (last axis), keep those that hold whatever that character becomes."""
         steady = ~self.onward
-        if self.composites is not None:
-            steady = steady | cuts[..., self.composites].all(axis=-1, keepdims=True)
+        if self.becomes is not None:
+            steady = steady | ~(~cuts @ self.becomes.T)
         kept: npt.NDArray[np.bool_] = cuts & steady & ~self.suspect
         return kept
 
@@ -296,7 +321,7 @@ def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -
     """Return the tables that do not depend on how text is split."""
     return _byte_stages(pipeline) | {
         "added_tokens": [
-            (literal, token.id, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word)
+            (*astuple(replace(token, content=literal)), _is_fenced(token, literal, pipeline))
             for literal, token in zip(literals, pipeline.added_tokens, strict=True)
         ],
         "space_characters": np.array([ord(char) for char in looked_at.spaces], dtype=np.uint32),
@@ -321,6 +346,7 @@ def _one_class() -> dict[str, Any]:
         "class_of": np.zeros(CODE_POINTS, dtype=np.uint8),
         "pairs": np.zeros((1, 1), dtype=np.uint8),
         "suspect": np.zeros(1, dtype=np.uint8),
+        "segment_pairs": np.zeros((1, 1), dtype=np.uint8),
         "seamless": np.zeros((1, 1), dtype=np.uint8),
         "looking_on": np.zeros((3, 1), dtype=np.uint8),
         "looking_back": np.zeros((3, 1), dtype=np.uint8),

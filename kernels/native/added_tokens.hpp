@@ -50,8 +50,9 @@ class Surroundings {
   std::span<const std::uint8_t> space_, word_;  // a bit a code point
 };
 
-// The index of the trie of literals that are looked for before normalization, and of the one behind it.
-inline constexpr std::uint32_t kRawLiterals = 0, kNormalizedLiterals = 1;
+// The index of the trie of literals that are looked for before normalization, of the one behind it, and of the one that
+// literal_fences.hpp looks into.
+inline constexpr std::uint32_t kRawLiterals = 0, kNormalizedLiterals = 1, kFencedLiterals = 2;
 
 class AddedTokens {
  public:

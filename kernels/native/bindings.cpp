@@ -94,7 +94,8 @@ tokseam::EncoderTables encoder_tables(const nb::dict& tables) {
   const auto u8 = [&](const char* name) { return vector_of<std::uint8_t>(tables, name); };
   const auto bytes = nb::cast<nb::bytes>(tables["vocabulary_bytes"]);  // `tables` keeps it
   tokseam::EncoderTables native;
-  native.classes = {u8("class_of"), u8("pairs"), u8("suspect"), u8("seamless"), u8("looking_on"), u8("looking_back")};
+  native.classes = {u8("class_of"), u8("pairs"),      u8("suspect"),     u8("segment_pairs"),
+                    u8("seamless"), u8("looking_on"), u8("looking_back")};
   native.stages = stage_tables(tables, "stages");
   native.byte_stages = stage_tables(tables, "byte_stages");
   native.byte_classes = one_a_byte<std::uint8_t>(tables, "byte_classes");
@@ -108,9 +109,9 @@ tokseam::EncoderTables encoder_tables(const nb::dict& tables) {
   }
   if (tables.contains("characters")) native.characters = character_tables(nb::cast<nb::dict>(tables["characters"]));
   for (nb::handle entry : tables["added_tokens"]) {
-    const auto [content, id, special, normalized, lstrip, rstrip, single_word] =
-        nb::cast<std::tuple<std::string, std::uint32_t, bool, bool, bool, bool, bool>>(entry);
-    native.added_tokens.push_back({content, {id, special, lstrip, rstrip, single_word}, normalized});
+    const auto [content, id, special, normalized, lstrip, rstrip, single_word, fenced] =
+        nb::cast<std::tuple<std::string, std::uint32_t, bool, bool, bool, bool, bool, bool>>(entry);
+    native.added_tokens.push_back({content, {id, special, lstrip, rstrip, single_word}, normalized, fenced});
   }
   native.space_characters = u32("space_characters");
   native.word_characters = u32("word_characters");

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "avx512.hpp"
 #include "classes.hpp"
@@ -42,13 +43,18 @@ class CutMasks {
   }
 
   // As CutTables takes them. More classes than the path for AVX-512 knows go by the one for AVX2.
-  CutMasks(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back,
-           const std::uint8_t* seamless = nullptr, const Crossings* crossings = nullptr, Path path = best_path())
-      : tables_(classes, looking_on, looking_back, seamless, crossings),
+  CutMasks(const Classes& classes, const std::uint8_t* pairs, const std::uint8_t* looking_on,
+           const std::uint8_t* looking_back, const std::uint8_t* seamless = nullptr,
+           const Crossings* crossings = nullptr, Path path = best_path())
+      : tables_(classes, pairs, looking_on, looking_back, seamless, crossings),
         path_(path == Path::avx512 && classes.count() > CutTables::kMatrixClasses ? Path::avx2 : path) {}
 
-  // Whether text[at] begins a character that the pair alone makes a cut, covered by a rectangle or not.
-  bool is_cut(std::string_view text, std::size_t at) const { return pair_at(text, at) != 0; }
+  // Whether a session may cut there.
+  bool is_cut(std::string_view text, std::size_t at) const {
+    if (at == 0 || is_continuation(text[at])) return false;
+    const auto [before, behind] = pair_at(text, at);
+    return tables_.classes->synchronizing(before, behind);
+  }
 
   // Bit i of the answer: the text may be cut at at + i, where 0 < at + i < text.size(). `at` is a multiple of 64.
   std::uint64_t at(std::string_view text, std::size_t at) const {
@@ -62,11 +68,11 @@ class CutMasks {
     std::memcpy(copy.data() + 2, text.data() + at, std::min(rest, kWordBytes + 1));
     std::uint64_t mask = word(text, at, copy.data() + 2);
     // What would look beyond the ends saw zeros there.
-    if (rest <= kWordBytes) mask &= ~(std::uint64_t{1} << (size - 1)) | pair_at(text, at + size - 1) << (size - 1);
+    if (rest <= kWordBytes) mask &= ~(std::uint64_t{1} << (size - 1)) | cut_at(text, at + size - 1) << (size - 1);
     if (size < kWordBytes) mask &= (std::uint64_t{1} << size) - 1;
     if (at == 0) {
       mask &= ~std::uint64_t{1};
-      if (size > 1) mask &= ~std::uint64_t{2} | pair_at(text, 1) << 1;
+      if (size > 1) mask &= ~std::uint64_t{2} | cut_at(text, 1) << 1;
     }
     return mask;
   }
@@ -82,12 +88,17 @@ class CutMasks {
   using Bits = std::array<std::uint8_t, kWordBytes>;
   using Words = std::array<std::array<Bits, kPlaces>, CutRectangles::kGroups>;  // what is said of each of the 64 places
 
-  // 1 where text[at] begins a character that the pair alone makes a cut.
-  std::uint64_t pair_at(std::string_view text, std::size_t at) const {
-    if (at == 0 || is_continuation(text[at])) return 0;
+  // The classes of the characters that meet there.
+  std::pair<std::uint8_t, std::uint8_t> pair_at(std::string_view text, std::size_t at) const {
     const Classes& classes = *tables_.classes;
-    const std::uint8_t before = classes.of(utf8_decode(text.data() + utf8_before(text, at)));
-    return classes.synchronizing(before, classes.of(utf8_decode(text.data() + at)));
+    return {classes.of(utf8_decode(text.data() + utf8_before(text, at))), classes.of(utf8_decode(text.data() + at))};
+  }
+
+  // 1 where text[at] begins a character that the pair alone makes a cut.
+  std::uint64_t cut_at(std::string_view text, std::size_t at) const {
+    if (at == 0 || is_continuation(text[at])) return 0;
+    const auto [before, behind] = pair_at(text, at);
+    return tables_.pairs[before * tables_.classes->count() + behind] != 0;
   }
 
   // `bytes` holds the 64 bytes at text[at], and two in front and one behind.

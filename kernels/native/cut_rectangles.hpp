@@ -1,6 +1,6 @@
 // The cuts of a tokenizer as rectangles, for masks of them (cut_masks.hpp).
 //
-// Which pairs of classes are synchronizing is a Boolean matrix. It is covered here by at most eight rectangles (a set
+// Which pairs of classes are cuts is a Boolean matrix. It is covered here by at most eight rectangles (a set
 // of classes before the cut, a set behind it); likewise the two relations of three. Each rectangle is a bit, which
 // every class has or not in each place beside a cut, and has where the rectangle does not look at that place. So a
 // place is a cut where what the four characters around it say shares a bit. A relation that eight do not cover loses
@@ -37,10 +37,11 @@ class CutRectangles {
   };
   static constexpr std::size_t kGroups = 3;
 
-  // looking_on, looking_back: three rows of classes.count() bytes each, a bit for each rectangle of a relation of three
+  // pairs: a byte for each pair of classes, not 0 where it is a cut. looking_on, looking_back: three rows of classes.count() bytes each, a bit for each rectangle of a relation of three
   // characters (kernels/compile/contexts.py).
-  CutRectangles(const Classes& classes, const std::uint8_t* looking_on, const std::uint8_t* looking_back) {
-    cover_pairs(classes);
+  CutRectangles(const Classes& classes, const std::uint8_t* pairs, const std::uint8_t* looking_on,
+                const std::uint8_t* looking_back) {
+    cover_pairs(classes.count(), pairs);
     cover(classes.count(), looking_on, {kBefore, kBehind, kNext});
     cover(classes.count(), looking_back, {kPrevious, kBefore, kBehind});
     for (Group& group : groups_)
@@ -100,11 +101,8 @@ class CutRectangles {
     }
   }
 
-  void cover_pairs(const Classes& classes) {
-    const std::size_t n = classes.count();
-    const auto pair = [&](std::size_t a, std::size_t b) {
-      return classes.synchronizing(static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b));
-    };
+  void cover_pairs(std::size_t n, const std::uint8_t* pairs) {
+    const auto pair = [&](std::size_t a, std::size_t b) { return pairs[a * n + b] != 0; };
     std::vector<bool> covered(n * n);
     for (std::size_t count = 0; count < 8; ++count) {
       // The rectangle of each row: its columns, and all rows that have these columns too. Take what covers most.

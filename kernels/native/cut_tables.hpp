@@ -20,16 +20,18 @@ struct CutTables {
   enum class Fate : std::uint8_t { nothing, cut, seamless };
 
   const Classes* classes;
+  const std::uint8_t* pairs;  // [a * count + b]: not 0 where the pair alone is a cut
   CutRectangles rectangles;
   const Crossings* crossings;  // where merges may cross, which decides between what is seamless
   std::vector<Fate> fates;     // [a * count + b]
   BitMatrix seamless;          // where a piece may be parted if no merge crosses
 
-  // looking_on, looking_back: as CutRectangles takes them. seamless: a byte for each pair of classes; null: nowhere.
-  CutTables(const Classes& classes_, const std::uint8_t* looking_on, const std::uint8_t* looking_back,
-            const std::uint8_t* seamless_, const Crossings* crossings_)
+  // pairs, looking_on, looking_back: as CutRectangles takes them. seamless: a byte for each pair of classes; null: nowhere.
+  CutTables(const Classes& classes_, const std::uint8_t* pairs_, const std::uint8_t* looking_on,
+            const std::uint8_t* looking_back, const std::uint8_t* seamless_, const Crossings* crossings_)
       : classes(&classes_),
-        rectangles(classes_, looking_on, looking_back),
+        pairs(pairs_),
+        rectangles(classes_, pairs_, looking_on, looking_back),
         crossings(crossings_),
         fates(classes_.count() * classes_.count()) {
     const std::size_t n = classes->count();

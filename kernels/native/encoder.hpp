@@ -66,6 +66,7 @@ class Encoder {
         lengths_(image_, Section::lengths),
         raw_tokens_(image_, kRawLiterals),
         normalized_tokens_(image_, kNormalizedLiterals),
+        fenced_tokens_(image_, kFencedLiterals),
         surroundings_(image_) {
     for (std::uint32_t index = 0; image_.has(Section::normalization_settings, index); ++index)
       normalizations_.emplace_back(image_, index);
@@ -74,10 +75,12 @@ class Encoder {
       return;
     }
     crossings_.emplace(image_);
-    masks_.emplace(classes_, image_.get_sized<std::uint8_t>(Section::looking_on, 3 * classes_.count()).data(),
-                   image_.get_sized<std::uint8_t>(Section::looking_back, 3 * classes_.count()).data(),
-                   image_.get_sized<std::uint8_t>(Section::seamless, classes_.count() * classes_.count()).data(),
-                   &*crossings_);
+    const std::size_t count = classes_.count();
+    const auto bytes = [&](Section section, std::size_t size) {
+      return image_.get_sized<std::uint8_t>(section, size).data();
+    };
+    masks_.emplace(classes_, bytes(Section::segment_pairs, count * count), bytes(Section::looking_on, 3 * count),
+                   bytes(Section::looking_back, 3 * count), bytes(Section::seamless, count * count), &*crossings_);
     shapes_ = ascii_shapes();
     if (image_.has(Section::whole_segments)) whole_segments_ = image_.get<std::uint64_t>(Section::whole_segments);
   }
@@ -379,26 +382,34 @@ class Encoder {
     }
     const EncodeMode inner{mode.split_special, true};
     const auto cache = caches_.lend();
-    if (text.size() >= kSeedingBytes) seed(*cache, inner);
+    if (text.size() >= kSeedingBytes) seed(*cache, inner, text.size());
     Resolver<Encoder, EncodeMode> resolve(*this, inner, (*cache).piece_ends());
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
-    SegmentEncoder(masks, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
+    SegmentEncoder(masks, fenced_tokens_, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
 
   // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where
-  // a look-up waits for memory but once.
-  void seed(SegmentCache& cache, EncodeMode mode) const {
+  // a look-up waits for memory but once. The others come as more text does, so that it takes a small part of the time.
+  void seed(SegmentCache& cache, EncodeMode mode, std::size_t bytes) const {
     const std::uint64_t told = mode.split_special ? SegmentCache::kSplitSpecial : 0;
-    if (cache.seeded(told)) return;
-    cache.expect_much();
-    std::size_t left = kSeeds;
-    whole_.for_each([&](std::string_view entry, std::uint32_t id) {
-      if (entry.size() <= SegmentCache::kShortBytes && is_whole_segment(id)) {
-        cache.seed(entry, told, id);
-        --left;
-      }
-      return left > 0;
-    });
+    std::size_t& done = cache.seeded_to(told);
+    if (done == 0) cache.expect_much();
+    std::array<SegmentCache::Seed, 32> some;
+    std::size_t waiting = 0, left = (done == 0 ? kFirstSeeds : 0) + bytes / kBytesPerSeed;
+    const auto keep = [&] {
+      for (std::size_t i = 0; i < waiting; ++i) cache.keep(some[i]);
+      waiting = 0;
+      cache.grow();
+    };
+    done = whole_.for_each(
+        [&](std::string_view entry, std::uint32_t id) {
+          if (entry.size() <= SegmentCache::kShortBytes && is_whole_segment(id))
+            some[waiting++] = cache.seed_of(entry, told, id);
+          if (waiting == some.size()) keep();
+          return --left > 0;
+        },
+        done);
+    keep();
   }
 
   // Whether a piece begins at text[at], by the stages themselves.
@@ -428,7 +439,7 @@ class Encoder {
   };
 
   static constexpr std::size_t kSeedingBytes = std::size_t{1} << 16;
-  static constexpr std::size_t kSeeds = std::size_t{1} << 15;
+  static constexpr std::size_t kFirstSeeds = std::size_t{1} << 15, kBytesPerSeed = 8;
 
   static constexpr std::size_t kPlainBytes = 256;
 
@@ -603,6 +614,7 @@ class Encoder {
   CloseNumbers lengths_;
   AddedTokens raw_tokens_;         // looked for before normalization
   AddedTokens normalized_tokens_;  // looked for after it
+  AddedTokens fenced_tokens_;      // those that masks_ do not know
   Surroundings surroundings_;
   std::optional<Crossings> crossings_;             // none with characters(), as masks_
   std::optional<CutMasks> masks_;                  // none with characters()

@@ -29,8 +29,9 @@ namespace tokseam {
 
 struct ClassTables {  // see Classes::write
   std::vector<std::uint8_t> class_of, pairs, suspect;
-  // Further cuts, for encoding alone (cut_masks.hpp): by pair, and 3 rows of bits by class. Empty: there are none.
-  std::vector<std::uint8_t> seamless = {}, looking_on = {}, looking_back = {};
+  // Cuts for encoding alone (cut_masks.hpp): by pair, and 3 rows of bits by class, whatever fenced literals rule out.
+  // Empty: `pairs`, and no others.
+  std::vector<std::uint8_t> segment_pairs = {}, seamless = {}, looking_on = {}, looking_back = {};
 };
 
 struct StageTable {  // see Automaton::write
@@ -43,6 +44,7 @@ struct AddedLiteral {
   std::string content;  // as it is looked for: normalized where it is looked for in normalized text
   AddedTokens::Token token;
   bool normalized;
+  bool fenced = false;  // segment_pairs and the other cuts for encoding count on literal_fences.hpp
 };
 
 struct EncoderTables {
@@ -156,6 +158,7 @@ inline void write_further_cuts(ImageWriter& writer, const ClassTables& tables, s
     if (!given.empty() && given.size() != size) throw std::invalid_argument("class tables of the wrong size");
     writer.add(section, given.empty() ? std::vector<std::uint8_t>(size, 0) : given);
   };
+  add(Section::segment_pairs, tables.segment_pairs.empty() ? tables.pairs : tables.segment_pairs, classes * classes);
   add(Section::seamless, tables.seamless, classes * classes);
   add(Section::looking_on, tables.looking_on, 3 * classes);
   add(Section::looking_back, tables.looking_back, 3 * classes);
@@ -199,11 +202,14 @@ inline Image build_image(const EncoderTables& tables) {
   detail::write_stages(writer, Section::byte_stages, tables.byte_stages, byte_classes);
   for (std::uint32_t index = 0; index < tables.normalizations.size(); ++index)
     Normalization::write(writer, index, tables.normalizations[index]);
-  std::vector<std::pair<std::string_view, AddedTokens::Token>> raw, normalized;
-  for (const AddedLiteral& literal : tables.added_tokens)
+  std::vector<std::pair<std::string_view, AddedTokens::Token>> raw, normalized, fenced;
+  for (const AddedLiteral& literal : tables.added_tokens) {
     (literal.normalized ? normalized : raw).push_back({literal.content, literal.token});
+    if (literal.fenced) fenced.push_back({literal.content, literal.token});
+  }
   AddedTokens::write(writer, kRawLiterals, raw);
   AddedTokens::write(writer, kNormalizedLiterals, normalized);
+  AddedTokens::write(writer, kFencedLiterals, fenced);
   Surroundings::write(writer, tables.space_characters, tables.word_characters);
   writer.add(Section::settings, std::vector<std::uint32_t>{tables.space_in_front});
   if (!tables.characters) detail::write_whole_segments(writer, tables);

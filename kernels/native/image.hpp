@@ -27,7 +27,7 @@
 namespace tokseam {
 
 // Bumped whenever the layout or the meaning of any section changes.
-inline constexpr std::uint32_t kImageFormat = 7;
+inline constexpr std::uint32_t kImageFormat = 8;
 
 // A section's number is part of the format. Some come several times, told apart by an index.
 enum class Section : std::uint32_t {
@@ -37,6 +37,7 @@ enum class Section : std::uint32_t {
   class_blocks,
   class_pairs,
   class_suspect,
+  segment_pairs,
   seamless,
   crossed,
   crossed_edges,

@@ -13,7 +13,6 @@
 #include <mutex>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "hash.hpp"
@@ -60,8 +59,9 @@ class SegmentCache {
     return {low, high | (size | mode) << 56};
   }
 
-  static std::size_t slot_of(const Key& key) {
-    return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - kShortBits);
+  // Until it grows.
+  std::size_t slot_of(const Key& key) const {
+    return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - short_bits_);
   }
 
   // PERF: inlined always, or GCC drops it (merges.hpp).
@@ -81,23 +81,51 @@ class SegmentCache {
     Entry* pair = short_.get() + 2 * slot;
     pair[1] = pair[0];  // the newer of the two stays
     pair[0] = {key, put(ids)};
+    ++kept_;
   }
 
-  // Of a segment of one id: where there is still room. For what text is likely to hold.
-  void seed(std::string_view segment, std::uint64_t mode, std::uint32_t id) {
+  // So that all that was kept finds room, up to a bound: slots are others then.
+  void grow() {
+    while (4 * kept_ >= std::size_t{3} << short_bits_ && short_bits_ < kMostShortBits) {
+      // A set becomes the two at twice its place; from the last one on, none is overwritten that is still to be moved.
+      for (std::size_t slot = std::size_t{1} << short_bits_++; slot-- > 0;) {
+        const std::array<Entry, 2> both{short_[2 * slot], short_[2 * slot + 1]};
+        for (std::size_t i = 2 * slot; i < 2 * slot + 2; ++i) short_[2 * i] = short_[2 * i + 1] = Entry{};
+        for (const Entry& entry : both) {
+          Entry* pair = short_.get() + 2 * slot_of(entry.key);
+          if (entry.key != Key{0, 0}) (pair->key == Key{0, 0} ? pair[0] : pair[1]) = entry;
+        }
+      }
+    }
+  }
+
+  // A segment of one id that text is likely to hold.
+  struct Seed {
+    Key key;
+    std::size_t slot;
+    std::uint32_t id;
+  };
+  [[gnu::always_inline]] Seed seed_of(std::string_view segment, std::uint64_t mode, std::uint32_t id) const {
     std::array<char, 16> copy{};
     std::memcpy(copy.data(), segment.data(), segment.size());
     const Key key = key_of(copy.data(), segment.size(), mode);
-    Entry* pair = short_.get() + 2 * slot_of(key);
+    const std::size_t slot = slot_of(key);
+    prefetch(slot);
+    return {key, slot, id};
+  }
+  // Keep it where there is still room.
+  void keep(const Seed& seed) {
+    Entry* pair = short_.get() + 2 * seed.slot;
     for (Entry* entry : {pair, pair + 1}) {
-      if (entry->key == key) return;
+      if (entry->key == seed.key) return;
       if (entry->key != Key{0, 0}) continue;
-      *entry = {key, {{id}, 1}};
+      *entry = {seed.key, {{seed.id}, 1}};
+      ++kept_;
       return;
     }
   }
-  // Whether seed() was called for this mode: asked once.
-  bool seeded(std::uint64_t mode) { return std::exchange(seeded_[mode != 0], true); }
+  // Up to where seeds of this mode were given (vocabulary.hpp).
+  std::size_t& seeded_to(std::uint64_t mode) { return seeded_to_[mode != 0]; }
 
   // Beside the ids: what the pieces of new segments are found by.
   PieceEnds& piece_ends() { return piece_ends_; }
@@ -199,7 +227,7 @@ class SegmentCache {
 
   static constexpr int kHugeBits = 12;                           // 192 KiB
   static constexpr std::size_t kRingBytes = std::size_t{1} << 21;  // 2 MiB
-  static constexpr int kShortBits = 16;  // sets of two entries: 4 MiB
+  static constexpr int kFirstShortBits = 16, kMostShortBits = 18;  // sets of two entries: 4 to 16 MiB
   static constexpr int kLongBits = 14;   // 2 MiB
 
   // 16 bytes of ones, then zeros: what begins 16 - n bytes into it keeps n bytes.
@@ -227,13 +255,15 @@ class SegmentCache {
     return kept;
   }
 
-  ZeroedArray<Entry> short_{std::size_t{2} << kShortBits};
+  ZeroedArray<Entry> short_{std::size_t{2} << kMostShortBits};  // of which the sets in front are in use
+  int short_bits_ = kFirstShortBits;
+  std::size_t kept_ = 0;  // entries of it that were kept, ever
   ZeroedArray<LongEntry> long_{std::size_t{1} << kLongBits};
   ZeroedArray<std::uint32_t> ring_{kRingIds};
   ZeroedArray<HugeEntry> huge_{std::size_t{1} << kHugeBits};
   ZeroedArray<char> bytes_{kRingBytes};
   std::uint64_t bytes_end_ = 0;  // bytes ever put there, and what was left out at the seam
-  std::array<bool, 2> seeded_{};
+  std::array<std::size_t, 2> seeded_to_{};
   PieceEnds piece_ends_;
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
 };

@@ -13,22 +13,25 @@
 #include <string_view>
 #include <vector>
 
+#include "added_tokens.hpp"
 #include "chunk_engine.hpp"
 #include "code_points.hpp"
+#include "literal_fences.hpp"
 #include "segment_cache.hpp"
 
 namespace tokseam {
 
-// masks.at(text, at): bit i tells whether the text may be cut at at + i; masks.is_cut(text, at): the same of one place,
-// also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the
+// masks.at(text, at): bit i tells whether the text may be cut at at + i, if it parts no literal of `fenced`;
+// masks.is_cut(text, at): whether it surely may be cut at one place, also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the
 // start of the text, or are like any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids)
 // appends those of one. parts(text, at): whether a piece really begins there in this short text, by the stages
 // themselves.
 template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
  public:
-  SegmentEncoder(const Masks& masks, SegmentCache& cache, bool split_special, Resolve& resolve, Parts& parts)
-      : masks_(masks), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve),
+  SegmentEncoder(const Masks& masks, const AddedTokens& fenced, SegmentCache& cache, bool split_special,
+                 Resolve& resolve, Parts& parts)
+      : masks_(masks), fenced_(fenced), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve),
         parts_(parts) {}
 
   // Appends the ids of text[start:], which begins at a synchronizing position or at the text's start, and sets marks[k]
@@ -45,9 +48,10 @@ class SegmentEncoder {
     batched_ = cuts_passed_ = 0;
     previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
+    LiteralFences fences(fenced_, text, start);
     std::size_t begin = start, asked = 0;  // asked: cuts before this one are behind us
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
-      std::uint64_t mask = masks_.at(text, at);
+      std::uint64_t mask = masks_.at(text, at) & ~fences.at(at);
       if (at == first_word) mask &= start - at == kWord - 1 ? 0 : ~std::uint64_t{0} << (start - at + 1);
       // A mask may lack a cut, and a session asks for marks at cuts of its own finding.
       for (; asked < cuts.size() && cuts[asked] < at + kWord; ++asked)
@@ -111,7 +115,7 @@ class SegmentEncoder {
         std::memcpy(copy.data(), text_.data() + begin, size);
         one.key = SegmentCache::key_of(copy.data(), size, mode_);
       }
-      one.slot = SegmentCache::slot_of(one.key);
+      one.slot = cache_.slot_of(one.key);
       cache_.prefetch(one.slot);
     } else {
       one.key = {};
@@ -249,6 +253,7 @@ class SegmentEncoder {
       for (const Marked& marked : marked_cuts_) marks_[marked.cut] += before[marked.missed];
       marked_cuts_.clear();
       seen_.fill(0);
+      cache_.grow();  // nothing waits that knows its slot
     }
     missed_ = makes_ = 0;
   }
@@ -268,6 +273,7 @@ class SegmentEncoder {
   }
 
   const Masks& masks_;
+  const AddedTokens& fenced_;
   SegmentCache& cache_;
   std::uint64_t mode_;
   Resolve& resolve_;

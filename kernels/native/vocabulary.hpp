@@ -80,25 +80,29 @@ class Vocabulary {
   // For code that both sides run.
   const device::Vocabulary& table() const { return table_; }
 
-  // visit(bytes, id) of each entry, in the order in which they were written, while it returns true.
+  // visit(bytes, id) of each entry, in the order in which they were written, while it returns true. Returns where it
+  // stopped: what to begin at to go on.
   template <class Visit>
-  void for_each(Visit&& visit) const {
+  std::size_t for_each(Visit&& visit, std::size_t begin = 0) const {
     // SAFETY: an image may lie about how long its entries are.
     constexpr std::size_t kWord = sizeof(std::uint32_t);
     const std::size_t end = table_.stored_bytes;
-    for (std::size_t at = 0; at + kWord <= end;) {
+    std::size_t at = begin;
+    while (at + kWord <= end) {
       const std::uint32_t id = table_.head(at) & ((std::uint32_t{1} << table_.id_bits) - 1);
       std::size_t length = table_.head(at) >> table_.id_bits;
       at += kWord;
       if (length == table_.long_length()) {
-        if (at + kWord > end) return;
+        if (at + kWord > end) return end;
         length = table_.head(at);
         at += kWord;
       }
-      if (length > end - at || !visit(std::string_view(reinterpret_cast<const char*>(table_.stored) + at, length), id))
-        return;
+      if (length > end - at) return end;
+      const std::string_view entry(reinterpret_cast<const char*>(table_.stored) + at, length);
       at += length;
+      if (!visit(entry, id)) return at;
     }
+    return end;
   }
 
   // Bytes of the longest entry.

@@ -84,7 +84,7 @@ void test_masks_are_the_definition() {
       characters.push_back({at, classes.of(point), point < 0x80});
     }
     for (const CutMasks::Path path : paths()) {
-      const CutMasks masks(classes, tables.on.data(), tables.back.data(), nullptr, nullptr, path);
+      const CutMasks masks(classes, tables.pairs.data(), tables.on.data(), tables.back.data(), nullptr, nullptr, path);
       for (std::size_t word = 0; word < text.size(); word += 64) {
         std::uint64_t mask = masks.at(text, word);
         for (std::size_t i = 0; i < characters.size(); ++i) {
@@ -183,7 +183,7 @@ void test_paths_agree() {
     const Crossings crossings(image);
     std::vector<std::vector<std::uint64_t>> masks;
     for (const CutMasks::Path path : paths()) {
-      const CutMasks one(classes, on.data(), back.data(), seamless.data(), &crossings, path);
+      const CutMasks one(classes, pairs.data(), on.data(), back.data(), seamless.data(), &crossings, path);
       masks.emplace_back();
       for (std::size_t at = 0; at < text.size(); at += CutMasks::kWordBytes) masks.back().push_back(one.at(text, at));
       CHECK(masks.back() == masks.front(), "a path by itself, in round " + std::to_string(round));
@@ -248,7 +248,11 @@ void test_cuts_that_no_mask_shows_are_marked() {
   std::vector<std::size_t> marks(cuts.size(), kNoMark);
   std::vector<std::uint32_t> ids;
   SegmentCache cache;
-  SegmentEncoder(NoMasks{}, cache, false, resolve, parts).encode(text, 0, cuts, marks.data(), ids);
+  ImageWriter writer;
+  AddedTokens::write(writer, kFencedLiterals, {});
+  const Image image = writer.finish();
+  const AddedTokens none(image, kFencedLiterals);
+  SegmentEncoder(NoMasks{}, none, cache, false, resolve, parts).encode(text, 0, cuts, marks.data(), ids);
   CHECK(ids.size() == cuts.size() + 1, "a segment between any two cuts");
   for (std::size_t k = 0; k < cuts.size(); ++k) CHECK(marks[k] == k + 1, "a mark that is missing, or wrong");
 }

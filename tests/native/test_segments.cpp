@@ -5,9 +5,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "added_tokens.hpp"
 #include "check.hpp"
+#include "image.hpp"
 #include "segment_cache.hpp"
 #include "segments.hpp"
 
@@ -54,6 +57,18 @@ struct Resolve {
   std::span<const std::size_t> ends() const { return made_ends; }
 };
 
+struct Fenced {
+  Image image;
+  AddedTokens literals;
+  explicit Fenced(const std::vector<std::pair<std::string_view, AddedTokens::Token>>& given)
+      : image(image_of(given)), literals(image, kFencedLiterals) {}
+  static Image image_of(const std::vector<std::pair<std::string_view, AddedTokens::Token>>& given) {
+    ImageWriter writer;
+    AddedTokens::write(writer, kFencedLiterals, given);
+    return writer.finish();
+  }
+};
+
 std::string draw_text(std::mt19937& random, std::size_t segments, std::size_t alphabet) {
   std::string text;
   for (std::size_t i = 0; i < segments; ++i) {
@@ -69,6 +84,7 @@ std::string draw_text(std::mt19937& random, std::size_t segments, std::size_t al
 void test_as_one_by_one() {
   std::mt19937 random(11);
   const auto parts = [](std::string_view text, std::size_t at) { return text[at] == '|'; };
+  const Fenced none({});
   SegmentCache cache;
   Resolve resolve;
   for (int round = 0; round < 600; ++round) {
@@ -94,7 +110,7 @@ void test_as_one_by_one() {
     SegmentCache other;
     std::vector<std::size_t> marks(cuts.size(), kNoMark);
     std::vector<std::uint32_t> ids;
-    SegmentEncoder(BarMasks{}, anew ? other : cache, random() % 2 == 0, resolve, parts)
+    SegmentEncoder(BarMasks{}, none.literals, anew ? other : cache, random() % 2 == 0, resolve, parts)
         .encode(text, 0, cuts, marks.data(), ids);
     CHECK(ids == expected, "ids that differ");
     CHECK(marks == expected_marks, "marks that differ");
@@ -105,13 +121,73 @@ void test_as_one_by_one() {
   const std::string text = draw_text(random, 500, 3);
   std::vector<std::uint32_t> first, second;
   SegmentCache fresh;
-  SegmentEncoder(BarMasks{}, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, first);
+  SegmentEncoder(BarMasks{}, none.literals, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, first);
   const std::size_t before = resolve.resolved;
-  SegmentEncoder(BarMasks{}, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, second);
+  SegmentEncoder(BarMasks{}, none.literals, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, second);
   CHECK(first == second, "the same text twice");
   CHECK(resolve.resolved - before < 25, "nearly all is kept");
 }
 
+void test_no_literal_is_parted() {
+  const Fenced one({{"<x|y>", {.id = 1}}});
+  const auto parts = [](std::string_view text, std::size_t at) { return text[at] == '|'; };
+  struct Seen : Resolve {
+    std::vector<std::string> segments;
+    void resolve(std::span<const std::string_view> given) {
+      segments.assign(given.begin(), given.end());
+      Resolve::resolve(given);
+    }
+  } seen;
+  SegmentCache cache;
+  std::vector<std::uint32_t> ids;
+  const std::string text = "aaaaaa|bbbbb<x|y>ccccc|ddd<x|y|>|eee";
+  SegmentEncoder(BarMasks{}, one.literals, cache, false, seen, parts).encode(text, 0, {}, nullptr, ids);
+  CHECK((seen.segments == std::vector<std::string>{"aaaaaa", "|bbbbb<x|y>ccccc", "|ddd<x", "|y", "|>", "|eee"}),
+        "cut at every bar but that of the literal");
+}
+
+// The cache grows while much is put into it: what it holds stays right, and there.
+void test_a_growing_cache() {
+  struct One {
+    std::vector<std::uint32_t> made;
+    std::vector<std::size_t> made_ends;
+    std::size_t resolved = 0;
+    static std::uint32_t id_of(std::string_view segment) {
+      return static_cast<std::uint32_t>(std::stoul(std::string(segment.substr(1))));
+    }
+    void encode(std::string_view, std::vector<std::uint32_t>&) const {}
+    void resolve(std::span<const std::string_view> segments) {
+      made.clear();
+      made_ends.clear();
+      for (const std::string_view segment : segments) {
+        made.push_back(id_of(segment));
+        made_ends.push_back(made.size());
+      }
+      resolved += segments.size();
+    }
+    std::span<const std::uint32_t> ids() const { return made; }
+    std::span<const std::size_t> ends() const { return made_ends; }
+  } resolve;
+  const Fenced none({});
+  const auto parts = [](std::string_view, std::size_t) { return true; };
+  SegmentCache cache;
+  std::string text;
+  std::vector<std::uint32_t> expected, ids, again;
+  for (std::uint32_t i = 0; i < 300'000; ++i) {
+    expected.push_back(static_cast<std::uint32_t>(std::uint64_t{i} * 7919 % 1'000'003));
+    text += '|' + std::to_string(expected.back());
+  }
+  SegmentEncoder(BarMasks{}, none.literals, cache, false, resolve, parts).encode(text, 0, {}, nullptr, ids);
+  CHECK(ids == expected && resolve.resolved == ids.size(), "as it grows");
+  SegmentEncoder(BarMasks{}, none.literals, cache, false, resolve, parts).encode(text, 0, {}, nullptr, again);
+  CHECK(again == expected, "and then");
+  CHECK(resolve.resolved < ids.size() + ids.size() / 2, "more than half of so many are kept");
+}
+
 }  // namespace
 
-int main() { return tokseam::test::run({{"as one by one", test_as_one_by_one}}); }
+int main() {
+  return tokseam::test::run({{"as one by one", test_as_one_by_one},
+                             {"no literal is parted", test_no_literal_is_parted},
+                             {"a growing cache", test_a_growing_cache}});
+}

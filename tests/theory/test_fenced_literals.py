@@ -1,0 +1,99 @@
+"""Literals of added tokens rule out cuts for encoding only where they stand (claim 19 in kernels/README.md).
+
+Texts of literals, parts of literals and what may stand beside them, against the reference: an id that differs is a cut
+that parted a literal, or one beside it that a stage could not see.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from support import families
+from support.synthetic import added, description, native, split
+from tokseam.kernels.compile.admission import admit
+from tokseam.kernels.reference import HuggingFaceReference, read_tokenizer
+
+CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+BESIDE = [*" \n\t_-|<>/[](){}\"'.,=#09aestES", "\u00e9", "\u4e2d", "\u00a0", "\u0301", "'s", "  ", "\n\n"]
+BESIDE += [" x", "(x", '("a']
+
+
+def texts(rng: random.Random, literals: list[str], count: int) -> list[str]:
+    found = []
+    for _ in range(count):
+        some = rng.sample(literals, min(3, len(literals)))
+        parts = ["x" * rng.randrange(58, 70) + " "] if rng.random() < 0.5 else []  # beside the border of a word of 64
+        for _ in range(rng.randrange(1, 12)):
+            literal, kind = rng.choice(some), rng.random()
+            if kind < 0.35:
+                parts.append(literal)
+            elif kind < 0.7:
+                begin = rng.randrange(len(literal))
+                parts.append(literal[begin : rng.randrange(begin, len(literal) + 1)])
+            else:
+                parts.append("".join(rng.choices(BESIDE, k=rng.randrange(4))))
+        found.append("".join(parts))
+    return found
+
+
+def tables_of(described: dict[str, Any]) -> dict[str, Any]:
+    content = json.dumps(described).encode()
+    return admit(HuggingFaceReference(read_tokenizer(content), ""), content).native
+
+
+def test_of_real_tokenizers(family: families.Family, rng: random.Random, effort: float) -> None:
+    if not family.literals:
+        pytest.skip("no added tokens")
+    for text in texts(rng, family.literals, int(400 * effort)):
+        for special in (False, True):
+            ours = family.engine.encode(text, split_special_tokens=special)
+            assert ours.tolist() == family.reference.ids(text, False, special), (text, special)
+
+
+@pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
+@pytest.mark.parametrize("pattern", [CL100K, GPT2])
+def test_of_literals_drawn_at_random(pattern: str, normalizer: dict[str, Any] | None, rng: random.Random) -> None:
+    """Some that begin with a sign, some that do not; inside each other, and across each other."""
+    merges = [("a", "b"), ("ab", "_"), ("_", "a"), (" ", "a"), ("<", "a"), ("|", ">"), (" ", "("), ("(", "a")]
+    for _ in range(40):
+        drawn = {"".join(rng.choices("<|>_ab (", k=rng.randrange(2, 8))) for _ in range(5)}
+        tokens = [
+            added(literal, 300 + i, special=rng.random() < 0.5, normalized=rng.random() < 0.3)
+            for i, literal in enumerate(sorted(drawn))
+        ]
+        ours, reference = native(
+            description([split(pattern)], merges=merges, added_tokens=tokens, normalizer=normalizer)
+        )
+        for text in texts(rng, sorted(drawn), 150):
+            assert ours.encode(text).tolist() == reference.encode(text, add_special_tokens=False).ids, (drawn, text)
+
+
+def test_a_literal_costs_no_cuts_elsewhere() -> None:
+    """Sessions keep cuts whose fate two characters decide; encoding cuts letters from '_' in other words."""
+    described = description([split(CL100K)], added_tokens=[added("<|a_b|>", 256)])
+    ours, _ = native(described)
+    assert ours.cuts("a_b").tolist() == []
+    assert ours.cuts("a-b").tolist() == [1]
+    tables = tables_of(described)
+    letter, underline = tables["class_of"][ord("x")], tables["class_of"][ord("_")]
+    assert not tables["pairs"][letter, underline]
+    assert tables["segment_pairs"][letter, underline]
+    assert (tables["pairs"] <= tables["segment_pairs"]).all()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [added("a_b", 256), added("<a_b", 256, lstrip=True), added("<a_b", 256, single_word=True)],
+    ids=["begins with a letter", "takes white space along", "looks around"],
+)
+def test_others_rule_out_what_they_did(token: dict[str, Any]) -> None:
+    tables = tables_of(description([split(CL100K)], added_tokens=[token]))
+    assert np.array_equal(tables["segment_pairs"], tables["pairs"])
