@@ -63,7 +63,7 @@ def quiet() -> Iterator[None]:
 
 def in_turn(count: int, number: int) -> list[int]:
     """Return the order of `count` contestants in round `number`: each is first once in `count` rounds."""
-    start = number % count
+    start = number % max(count, 1)
     return [*range(start, count), *range(start)]
 
 

@@ -144,10 +144,15 @@ class Chunk {
   }
 
   // The byte offset of code point `n` of this chunk, n <= chars.
-  std::size_t offset_of(std::size_t n) const { return chars_ == bytes_ ? n : utf8::offset_of_code_point(text(), n); }
-  // Code points in its first `n` bytes.
+  std::size_t offset_of(std::size_t n) const {
+    if (n == chars_) return bytes_;
+    return chars_ == bytes_ ? n : utf8::offset_of_code_point(text(), n);
+  }
+  // Code points in its first `n` bytes. Counted at the nearer end.
   std::size_t chars_before(std::size_t n) const {
-    return chars_ == bytes_ ? n : utf8::count_code_points(text().substr(0, n));
+    if (chars_ == bytes_) return n;
+    return n <= bytes_ / 2 ? utf8::count_code_points(text().substr(0, n))
+                           : chars_ - utf8::count_code_points(text().substr(n));
   }
 
   static constexpr std::size_t kMarkBytes = 2 * sizeof(std::uint16_t);  // of one mark, stored

@@ -52,17 +52,29 @@ struct ChunkNode {
 };
 static_assert(sizeof(void*) != 8 || sizeof(ChunkNode) == 64, "one cache line, and part of the bound on bytes a token");
 
-// The sequence. A value: a copy shares everything and costs one atomic increment.
+// The sequence. A value: a copy shares everything and costs two atomic increments.
+// The last chunk stands beside the tree of the others. An append replaces it and looks at little else: no node is
+// passed, made or dropped for that, however many there are.
 class ChunkTree {
  public:
-  // Bytes that each chunk costs beside its text, its ids and its marks.
+  // Bytes that each chunk but the last costs beside its text, its ids and its marks; the last has no node.
   static constexpr std::size_t kOverheadBytes = sizeof(Chunk) + sizeof(ChunkNode);
 
   ChunkTree() = default;
 
-  static ChunkTree build(std::span<const Ref<Chunk>> chunks) { return ChunkTree(build_node(chunks)); }
+  static ChunkTree build(std::span<const Ref<Chunk>> chunks) {
+    if (chunks.empty()) return {};
+    return ChunkTree(build_node(chunks.first(chunks.size() - 1)), chunks.back());
+  }
 
-  Sums sums() const { return ChunkNode::sums_of(root_); }
+  Sums sums() const { return last_ ? sums_of_front() + last_->sums() : Sums{}; }
+
+  // Bytes asked of the allocator for all chunks and nodes, shared or not.
+  std::size_t allocated_bytes() const {
+    const Sums all = sums();
+    return all.chunks * kOverheadBytes - (last_ ? sizeof(ChunkNode) : 0) + all.bytes +
+           all.ids * sizeof(std::uint32_t) + all.marks * Chunk::kMarkBytes;
+  }
 
   // A chunk, and what stands before it. The pointer lives as long as this tree does.
   struct Found {
@@ -73,9 +85,13 @@ class ChunkTree {
   // The chunk that covers unit `at` of the given kind (&Sums::chars and so on), for at < sums().*By.
   template <std::size_t Sums::*By>
   Found find(std::size_t at) const {
-    if (at >= sums().*By) throw std::out_of_range("no such position in the chunks");
+    const Sums front = sums_of_front();
+    if (at >= front.*By) {
+      if (!last_ || at - front.*By >= last_->sums().*By) throw std::out_of_range("no such position in the chunks");
+      return {last_.get(), front};
+    }
     Sums before;
-    const ChunkNode* node = root_.get();
+    const ChunkNode* node = front_.get();
     while (true) {
       const Sums left = ChunkNode::sums_of(node->left);
       if (at < left.*By) {
@@ -103,39 +119,50 @@ class ChunkTree {
   // [from, to) are the units inside that chunk. Touches O(log n) nodes beside those chunks.
   template <std::size_t Sums::*By, class F>
   void visit(std::size_t start, std::size_t stop, F&& f) const {
-    visit_node<By>(root_, start, std::min(stop, sums().*By), f);
+    const std::size_t front = sums_of_front().*By;
+    visit_node<By>(front_, start, std::min(stop, front), f);
+    if (!last_ || stop <= front) return;
+    const std::size_t from = std::max(start, front) - front;
+    const std::size_t to = std::min(stop - front, last_->sums().*By);
+    if (from < to) f(*last_, from, to);
   }
 
   // Calls f(chunk) for one chunk after the other, from the first on or from the last back, until it answers false.
   template <class F>
   void walk(F&& f) const {
-    walk_node<true>(root_, f);
+    if (walk_node<true>(front_, f) && last_) f(*last_);
   }
   template <class F>
   void walk_back(F&& f) const {
-    walk_node<false>(root_, f);
+    if (last_ && f(*last_)) walk_node<false>(front_, f);
   }
 
   // This sequence with the chunks [first, last) replaced. O(log n) new nodes, and one for each new chunk.
   ChunkTree replaced(std::size_t first, std::size_t last, std::span<const Ref<Chunk>> chunks) const {
-    // PERF: an append or a small edit puts one or two chunks for one. New nodes along one path do that with a quarter
-    // of the nodes that splitting and joining makes.
-    if (last - first == 1 && !chunks.empty() && chunks.size() <= kFewChunks) {
-      NodeRef root = with_chunk(root_, first, chunks[0]);
-      for (std::size_t k = 1; k < chunks.size(); ++k) root = with_inserted(root, first + k, chunks[k]);
-      return ChunkTree(std::move(root));
+    const std::size_t front = sums_of_front().chunks;
+    if (last_ && last <= front) return ChunkTree(replaced_in(front_, first, last, chunks), last_);
+    const NodeRef kept = first > front    ? with_inserted(front_, front, last_)
+                         : first == front ? front_
+                                          : split(front_, first).left;
+    if (!chunks.empty()) {
+      const std::span<const Ref<Chunk>> inner = chunks.first(chunks.size() - 1);
+      return ChunkTree(replaced_in(kept, first, first, inner), chunks.back());
     }
-    const Split right = split(root_, last);
-    const Split left = split(right.left, first);
-    return ChunkTree(concat(concat(left.left, build_node(chunks)), right.right));
+    if (!kept) return {};
+    const Split ends = split(kept, first - 1);  // ends.right is one chunk alone
+    return ChunkTree(ends.left, ends.right->chunk);
   }
 
   // Bytes asked of the allocator for what this tree alone reaches: what would be given back if it were dropped now.
   // O(what that is); exact while no other thread drops or copies a tree that shares with this one.
-  std::size_t unshared_bytes() const { return unshared(root_); }
+  std::size_t unshared_bytes() const { return unshared(front_) + unshared(last_); }
 
   // Walks everything and throws std::logic_error at the first broken invariant. For tests.
-  void validate() const { validate_node(root_); }
+  void validate() const {
+    validate_node(front_);
+    if (last_) validate_chunk(*last_);
+    if (front_ && !last_) throw std::logic_error("chunk tree: no last chunk");
+  }
 
  private:
   using NodeRef = Ref<ChunkNode>;
@@ -147,7 +174,9 @@ class ChunkTree {
     NodeRef right;
   };
 
-  explicit ChunkTree(NodeRef root) : root_(std::move(root)) {}
+  ChunkTree(NodeRef front, Ref<Chunk> last) : front_(std::move(front)), last_(std::move(last)) {}
+
+  Sums sums_of_front() const { return ChunkNode::sums_of(front_); }
 
   static NodeRef make_node(NodeRef left, Ref<Chunk> chunk, NodeRef right) {
     return NodeRef::adopt(new ChunkNode(std::move(left), std::move(chunk), std::move(right)));
@@ -157,6 +186,21 @@ class ChunkTree {
     if (chunks.empty()) return {};
     const std::size_t middle = chunks.size() / 2;
     return make_node(build_node(chunks.first(middle)), chunks[middle], build_node(chunks.subspan(middle + 1)));
+  }
+
+  static NodeRef replaced_in(const NodeRef& root, std::size_t first, std::size_t last,
+                             std::span<const Ref<Chunk>> chunks) {
+    if (first == last && chunks.empty()) return root;
+    // PERF: an append or a small edit puts one or two chunks for one. New nodes along one path do that with a quarter
+    // of the nodes that splitting and joining makes.
+    if (last - first <= 1 && last - first <= chunks.size() && chunks.size() <= kFewChunks) {
+      NodeRef made = first == last ? root : with_chunk(root, first, chunks[0]);
+      for (std::size_t k = last - first; k < chunks.size(); ++k) made = with_inserted(made, first + k, chunks[k]);
+      return made;
+    }
+    const Split right = split(root, last);
+    const Split left = split(right.left, first);
+    return concat(concat(left.left, build_node(chunks)), right.right);
   }
 
   // The same shape with another chunk at `index`.
@@ -177,8 +221,10 @@ class ChunkTree {
 
   static std::size_t unshared(const NodeRef& node) {
     if (!node || node->refs.load(std::memory_order_relaxed) > 1) return 0;
-    const std::size_t own = node->chunk->refs.load(std::memory_order_relaxed) > 1 ? 0 : node->chunk->allocated_bytes();
-    return sizeof(ChunkNode) + own + unshared(node->left) + unshared(node->right);
+    return sizeof(ChunkNode) + unshared(node->chunk) + unshared(node->left) + unshared(node->right);
+  }
+  static std::size_t unshared(const Ref<Chunk>& chunk) {
+    return !chunk || chunk->refs.load(std::memory_order_relaxed) > 1 ? 0 : chunk->allocated_bytes();
   }
 
   // A node over two balanced trees whose heights differ by at most 2. Where they differ by 2, one rotation, or two
@@ -257,11 +303,16 @@ class ChunkTree {
     const std::uint32_t left_height = ChunkNode::height_of(node->left);
     const std::uint32_t right_height = ChunkNode::height_of(node->right);
     const Chunk& chunk = *node->chunk;
+    validate_chunk(chunk);
     if (std::max(left_height, right_height) - std::min(left_height, right_height) > 1)
       throw std::logic_error("chunk tree: out of balance");
     if (node->height != 1 + std::max(left_height, right_height)) throw std::logic_error("chunk tree: a wrong height");
     if (node->sums() != ChunkNode::sums_of(node->left) + chunk.sums() + ChunkNode::sums_of(node->right))
       throw std::logic_error("chunk tree: wrong sums");
+    if (node->refs.load(std::memory_order_relaxed) == 0) throw std::logic_error("chunk tree: a dead node");
+  }
+
+  static void validate_chunk(const Chunk& chunk) {
     if (chunk.text().empty()) throw std::logic_error("chunk tree: an empty chunk");
     for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
       const Mark mark = chunk.mark(k), before = k > 0 ? chunk.mark(k - 1) : chunk.begin();
@@ -271,11 +322,11 @@ class ChunkTree {
     }
     if (chunk.sums().chars != utf8::count_code_points(chunk.text()))
       throw std::logic_error("chunk tree: a wrong count of code points");
-    if (node->refs.load(std::memory_order_relaxed) == 0 || chunk.refs.load(std::memory_order_relaxed) == 0)
-      throw std::logic_error("chunk tree: a dead node or chunk");
+    if (chunk.refs.load(std::memory_order_relaxed) == 0) throw std::logic_error("chunk tree: a dead chunk");
   }
 
-  NodeRef root_;  // null for no chunks; balanced at every node
+  NodeRef front_;    // all chunks but the last; null for none; balanced at every node
+  Ref<Chunk> last_;  // null for no chunks at all
 };
 
 }  // namespace tokseam

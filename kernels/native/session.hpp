@@ -166,11 +166,7 @@ class Session {
 
   // Bytes asked of the allocator for all this session reaches, and the session itself. Chunks that forks share count
   // in full for each of them. The allocator's own headers and rounding are not in it. O(1).
-  std::size_t memory_bytes() const {
-    const Sums sums = tree_.sums();
-    return sizeof(*this) + sums.chunks * ChunkTree::kOverheadBytes + sums.bytes + sums.ids * sizeof(std::uint32_t) +
-           sums.marks * Chunk::kMarkBytes;
-  }
+  std::size_t memory_bytes() const { return sizeof(*this) + tree_.allocated_bytes(); }
 
   // The part of memory_bytes() that no fork shares: what dropping this session would give back. O(what that is).
   std::size_t unshared_bytes() const { return sizeof(*this) + tree_.unshared_bytes(); }

@@ -151,7 +151,10 @@ void chunk_content() {
   // The length is refused before a byte is read, so there need not be that many.
   const std::string_view too_long("a", std::size_t{1} << 32);
   CHECK_THROWS(std::length_error, Chunk::make(too_long, {}));
-  for (std::size_t n = 0; n < offsets.size(); ++n) CHECK(chunk->offset_of(n) == offsets[n], std::to_string(n));
+  for (std::size_t n = 0; n < offsets.size(); ++n) {
+    CHECK(chunk->offset_of(n) == offsets[n], std::to_string(n));
+    CHECK(chunk->chars_before(offsets[n]) == n, std::to_string(n));
+  }
 }
 
 }  // namespace

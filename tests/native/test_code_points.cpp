@@ -34,7 +34,25 @@ void agrees_with_a_walk() {
   }
 }
 
+void counts_of_long_texts() {
+  // One kind of character throughout: what counts in lanes of a byte must add them up before they overflow.
+  for (const std::string& character : {std::string("a"), std::string("\xC3\xA9"), std::string("\xF0\x9F\x98\x80")}) {
+    std::string text;
+    for (std::size_t length = 1; length <= 10'000; ++length) {
+      text += character;
+      if (length % 97 != 0 && length % 4080 > 20) continue;
+      CHECK(utf8::count_code_points(text) == length, "a text of " + std::to_string(length));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tokseam::test
 
-int main() { return tokseam::test::run({{"code points agree with a walk", tokseam::test::agrees_with_a_walk}}); }
+int main() {
+  using namespace tokseam::test;
+  return run({
+      {"code points agree with a walk", agrees_with_a_walk},
+      {"counts of long texts", counts_of_long_texts},
+  });
+}

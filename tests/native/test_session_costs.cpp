@@ -58,6 +58,24 @@ void appends_to_a_large_text() {
   }
 }
 
+void an_append_makes_one_chunk() {
+  const ToyEngine engine;
+  Session<ToyEngine> session(engine);
+  session.reset(words(kMegabyte));
+  Session<ToyEngine> twin = session.fork();
+  std::size_t alone = 0;
+  for (int i = 0; i < 100; ++i) {
+    twin = session.fork();
+    twin.append(" abc");
+    const bool parted = twin.chunk_count() != session.chunk_count();
+    const Chunk& last = twin.chunks().at(twin.chunk_count() - 1);
+    if (!parted) CHECK(twin.unshared_bytes() == sizeof(twin) + last.allocated_bytes(), "no node of the tree is new");
+    alone += parted ? 0 : 1;
+    session.append(words(100));
+  }
+  CHECK(alone > 80, "a chunk is parted now and then only, not " + std::to_string(100 - alone) + " times in 100");
+}
+
 void edits_in_a_large_text() {
   const ToyEngine engine;
   Session<ToyEngine> session(engine);
@@ -136,9 +154,10 @@ void memory_of_a_token() {
   }
   session.validate();
   CHECK(per_token() <= 9.0, std::to_string(per_token()) + " bytes a token after 20000 edits");
-  // The count is exact: header and node for each chunk, its text, its ids, its marks.
-  CHECK(session.memory_bytes() == sizeof(session) + session.chunk_count() * (sizeof(Chunk) + sizeof(ChunkNode)) +
-                                      session.bytes() + 4 * session.id_count() + 4 * session.mark_count(),
+  // The count is exact: a header for each chunk, a node for all but the last, its text, its ids, its marks.
+  CHECK(session.memory_bytes() == sizeof(session) + session.chunk_count() * sizeof(Chunk) +
+                                      (session.chunk_count() - 1) * sizeof(ChunkNode) + session.bytes() +
+                                      4 * session.id_count() + 4 * session.mark_count(),
         "the sum of the parts");
 }
 
@@ -149,6 +168,7 @@ int main() {
   using namespace tokseam::test;
   return run({
       {"appends to a large text", appends_to_a_large_text},
+      {"an append makes one chunk", an_append_makes_one_chunk},
       {"edits in a large text", edits_in_a_large_text},
       {"appends from nothing", appends_from_nothing},
       {"a long stretch is left behind", a_long_stretch_is_left_behind},
