@@ -37,27 +37,27 @@ class Step:
         return whole[: self.start] + self.replacement + whole[self.stop :]
 
 
-def append_step(rng: random.Random, whole: str, context: int, delta: int) -> Step:
-    """Return an append of `delta` characters, cut from a random place of `whole`, to its first `context` characters."""
-    filler = _cut(rng, whole, rng.randrange(FILLER_CHARS))
+def append_step(rng: random.Random, source: str, context: int, delta: int) -> Step:
+    """Return an append of `delta` characters, cut from a random place of `source`, behind `context` others."""
+    filler = _cut(rng, source, rng.randrange(FILLER_CHARS))
     end = context + len(filler)
-    return Step(end, end, _cut(rng, whole, delta), filler)
+    return Step(end, end, _cut(rng, source, delta), filler)
 
 
-def middle_step(rng: random.Random, whole: str, context: int, delta: int) -> Step:
+def middle_step(rng: random.Random, source: str, context: int, delta: int) -> Step:
     """Return an edit near the middle: half as many characters as come go."""
     start = context // 2 + rng.randrange(min(5_000, context // 4))
-    return Step(start, min(context, start + delta // 2), _cut(rng, whole, delta))
+    return Step(start, min(context, start + delta // 2), _cut(rng, source, delta))
 
 
-def tail_step(rng: random.Random, whole: str, context: int, delta: int) -> Step:
+def tail_step(rng: random.Random, source: str, context: int, delta: int) -> Step:
     """Return a rewritten tail: the last `delta` characters go, others of the same number come."""
-    return Step(max(0, context - delta), context, _cut(rng, whole, delta))
+    return Step(max(0, context - delta), context, _cut(rng, source, delta))
 
 
-def _cut(rng: random.Random, whole: str, chars: int) -> str:
-    at = rng.randrange(len(whole) - chars)
-    return whole[at : at + chars]
+def _cut(rng: random.Random, source: str, chars: int) -> str:
+    at = rng.randrange(len(source) - chars)
+    return source[at : at + chars]
 
 
 @dataclass(frozen=True)

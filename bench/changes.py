@@ -25,6 +25,9 @@ USUAL_DELTA = 1_400
 LONG_ROUNDS = 100_000
 #: Of fewer runs, the one in a thousand is not told.
 ENOUGH_FOR_P999 = 1_000
+#: Changes are cut from this much text behind all contexts: the same at every context, since text of more kinds takes
+#: longer to encode, and in none of them.
+SOURCE_CHARS = 1_000_000
 #: Turns of the peers; before each, a share of our rounds is run, so that all see the same machine.
 TURNS = 3
 STEPS: dict[str, Callable[[random.Random, str, int, int], beds.Step]] = {
@@ -57,9 +60,9 @@ def run(job: Job) -> list[Row]:
 
     kind, context = job["kind"], job["chars"]
     subject = subjects.load(job["tokenizer"])
-    steps, origin = transcripts.transcript(context + 1_000_000)
+    steps, origin = transcripts.transcript(max(context, *CONTEXTS) + SOURCE_CHARS)
     whole = "".join(steps)
-    text = whole[:context]
+    text, source = whole[:context], whole[-SOURCE_CHARS:]
     without = job.get("without", {})
     ready, missing = peers.load_all([name for name in job["peers"] if name not in without], subject)
     rivals = [one for one in ready if one.name != OURS]
@@ -76,7 +79,7 @@ def run(job: Job) -> list[Row]:
         for delta in job["deltas"]:
             if delta >= context // 2:
                 continue
-            given = _contest(job, subject, whole, text, delta, ours, rivals)
+            given = _contest(job, subject, source, text, delta, ours, rivals)
             given |= {name: {"us": None, "missing": reason} for name, reason in reasons.items()}
             rows.append(
                 {
@@ -96,7 +99,7 @@ def _tier(subject: subjects.Subject) -> Any:
 def _contest(
     job: Job,
     subject: subjects.Subject,
-    whole: str,
+    source: str,
     text: str,
     delta: int,
     ours: list[beds.Way],
@@ -105,7 +108,7 @@ def _contest(
     """Check everybody on one step, then time: a share of our rounds, every peer once, and again."""
     make = STEPS[job["kind"]]
     rng = random.Random(delta)
-    first = make(rng, whole, len(text), delta)
+    first = make(rng, source, len(text), delta)
     after = first.applied(text)
     before_ids, wanted = beds.reference_ids(subject, text, first)
     differs = {way.name: beds.check(way, text, first, before_ids, wanted) for way in ours}
@@ -121,8 +124,8 @@ def _contest(
             for way in ours:
                 # A list of all ids costs as much as the context is long: fewer rounds say enough.
                 share = max(2, (rounds if way.name == OURS else job["rounds"]) // TURNS // (1 if way.patch else 10))
-                taken.setdefault(way.name, []).extend(_ours(way, rng, make, whole, text, delta, share))
-            step = make(rng, whole, len(text), delta)
+                taken.setdefault(way.name, []).extend(_ours(way, rng, make, source, text, delta, share))
+            step = make(rng, source, len(text), delta)
             after = step.applied(text)
             for index in in_turn(len(rivals), turn):
                 peer = rivals[index]
@@ -157,14 +160,14 @@ def _ours(
     way: beds.Way,
     rng: random.Random,
     make: Callable[[random.Random, str, int, int], beds.Step],
-    whole: str,
+    source: str,
     text: str,
     delta: int,
     rounds: int,
 ) -> list[Run]:
     runs: list[Run] = []
     for _ in range(rounds):
-        step = make(rng, whole, len(text), delta)
+        step = make(rng, source, len(text), delta)
         runs.append(timed(way.prepare(text, step))[0])
         way.undo(text, step)
     return runs

@@ -14,7 +14,7 @@ from tokseam.client import Embedded
 from tokseam.scripts import transcripts
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from bench import beds, changes, contest, hostile_texts, peers, report, subjects, texts
+from bench import beds, changes, contest, hostile_texts, peers, report, subjects, texts, timing
 from bench.cases import hostile
 
 SMALL_CHARS = 3_000
@@ -69,6 +69,11 @@ def test_change_and_back(family: Family, kind: str) -> None:
             assert step.applied(text) != text
             assert beds.check(way, text, step, *beds.reference_ids(subject, text, step)) == ""
             assert way.session.text == text
+
+
+def test_in_turn() -> None:
+    assert [timing.in_turn(3, number) for number in range(3)] == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    assert timing.in_turn(0, 2) == [], "a bench of ours alone has no rivals"
 
 
 def test_growth_exponent() -> None:
