@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "code_points.hpp"
+#include "id_planes.hpp"
 
 namespace tokseam {
 
@@ -58,14 +59,14 @@ struct Sums {
   std::size_t chars = 0;   // code points
   std::size_t ids = 0;     // token ids
   std::size_t chunks = 0;  // chunks
-  std::size_t marks = 0;   // marks inside them
+  std::size_t stored = 0;  // bytes that the chunks asked of the allocator: text, ids, marks and headers
 
   Sums& operator+=(const Sums& other) {
     bytes += other.bytes;
     chars += other.chars;
     ids += other.ids;
     chunks += other.chunks;
-    marks += other.marks;
+    stored += other.stored;
     return *this;
   }
   friend Sums operator+(Sums a, const Sums& b) { return a += b; }
@@ -79,26 +80,31 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-// In one allocation of the exact size: this header, then the ids, then the marks, then the text.
+// In one allocation of the exact size: this header, then the marks, then the ids, then the text.
 class Chunk {
  public:
   // The furthest that a mark can lie inside a chunk, in bytes and in ids: what a stored mark holds.
   static constexpr std::size_t kMarkReach = std::numeric_limits<std::uint16_t>::max();
 
+  // Whether the ids take as few bytes as they can, or four: for a chunk that is soon replaced by one that holds them too.
+  enum class Ids { narrow, plain };
+
   // `marks` ascend strictly inside the text; those beyond kMarkReach are left out. Throws std::length_error where a
   // count does not fit its field.
-  static Ref<Chunk> make(std::string_view text, std::span<const std::uint32_t> ids, std::span<const Mark> marks = {}) {
+  static Ref<Chunk> make(std::string_view text, std::span<const std::uint32_t> ids, std::span<const Mark> marks = {},
+                         Ids form = Ids::narrow) {
     constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
     if (text.size() > kMax || ids.size() > kMax) throw std::length_error("a chunk has at most 2^32 - 1 bytes and ids");
     while (!marks.empty() && (marks.back().at > kMarkReach || marks.back().ids > kMarkReach))
       marks = marks.first(marks.size() - 1);
-    void* memory = ::operator new(sizeof(Chunk) + ids.size_bytes() + marks.size() * kMarkBytes + text.size());
-    auto* chunk = new (memory) Chunk(text, ids.size(), marks.size());
-    if (!ids.empty()) std::memcpy(chunk->payload(), ids.data(), ids.size_bytes());
-    PackedMark* packed = reinterpret_cast<PackedMark*>(chunk->payload() + ids.size_bytes());
+    const std::size_t width = form == Ids::plain ? id_planes::kWidest : id_planes::width_of(ids);
+    void* memory = ::operator new(sizeof(Chunk) + marks.size() * kMarkBytes + ids.size() * width + text.size());
+    auto* chunk = new (memory) Chunk(text, ids.size(), marks.size(), width);
+    PackedMark* packed = reinterpret_cast<PackedMark*>(chunk->payload());
     for (const Mark& mark : marks)
       *packed++ = {static_cast<std::uint16_t>(mark.at), static_cast<std::uint16_t>(mark.ids)};
-    if (!text.empty()) std::memcpy(packed, text.data(), text.size());
+    id_planes::write(ids, width, chunk->payload() + chunk->ids_at());
+    if (!text.empty()) std::memcpy(chunk->payload() + chunk->text_at(), text.data(), text.size());
     return Ref<Chunk>::adopt(chunk);
   }
   static void destroy(const Chunk* chunk) {
@@ -108,14 +114,15 @@ class Chunk {
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;
 
-  // SAFETY: make() put `ids_` aligned ids, `marks_` packed marks and then `bytes_` bytes right behind the header, in
-  // memory from operator new (in which the arrays live implicitly); the header's size and that of a packed mark are
+  // SAFETY: make() put `marks_` packed marks, `ids_` ids and then `bytes_` bytes right behind the header,
+  // in memory from operator new (in which the arrays live implicitly); the header's size and that of a packed mark are
   // multiples of what stands behind them needs, see the assertions below.
-  std::span<const std::uint32_t> ids() const { return {reinterpret_cast<const std::uint32_t*>(payload()), ids_}; }
-  std::string_view text() const {
-    return {reinterpret_cast<const char*>(payload() + std::size_t{ids_} * sizeof(std::uint32_t) +
-                                          std::size_t{marks_} * kMarkBytes),
-            bytes_};
+  std::string_view text() const { return {reinterpret_cast<const char*>(payload() + text_at()), bytes_}; }
+  std::size_t id_count() const { return ids_; }
+  // Writes the ids [start, stop), for start <= stop <= id_count(), to `out`. Returns where they end.
+  std::uint32_t* copy_ids(std::size_t start, std::size_t stop, std::uint32_t* out) const {
+    id_planes::read(payload() + ids_at(), ids_, width_, start, stop, out);
+    return out + (stop - start);
   }
   std::size_t mark_count() const { return marks_; }
   Mark mark(std::size_t index) const {
@@ -137,11 +144,9 @@ class Chunk {
     return end();
   }
 
-  Sums sums() const { return {bytes_, chars_, ids_, 1, marks_}; }
+  Sums sums() const { return {bytes_, chars_, ids_, 1, allocated_bytes()}; }
   // What this chunk asked of the allocator.
-  std::size_t allocated_bytes() const {
-    return sizeof(Chunk) + std::size_t{ids_} * sizeof(std::uint32_t) + std::size_t{marks_} * kMarkBytes + bytes_;
-  }
+  std::size_t allocated_bytes() const { return sizeof(Chunk) + text_at() + bytes_; }
 
   // The byte offset of code point `n` of this chunk, n <= chars.
   std::size_t offset_of(std::size_t n) const {
@@ -166,23 +171,26 @@ class Chunk {
   };
   static_assert(sizeof(PackedMark) == kMarkBytes && alignof(PackedMark) <= alignof(std::uint32_t));
 
-  Chunk(std::string_view text, std::size_t ids, std::size_t marks)
+  Chunk(std::string_view text, std::size_t ids, std::size_t marks, std::size_t width)
       : bytes_(static_cast<std::uint32_t>(text.size())),
         chars_(static_cast<std::uint32_t>(utf8::count_code_points(text))),
         ids_(static_cast<std::uint32_t>(ids)),
-        marks_(static_cast<std::uint32_t>(marks)) {}
+        marks_(static_cast<std::uint16_t>(marks)),
+        width_(static_cast<std::uint16_t>(width)) {}
   ~Chunk() = default;
 
   std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
   const std::byte* payload() const { return reinterpret_cast<const std::byte*>(this + 1); }
-  const PackedMark* marks() const {
-    return reinterpret_cast<const PackedMark*>(payload() + std::size_t{ids_} * sizeof(std::uint32_t));
-  }
+  const PackedMark* marks() const { return reinterpret_cast<const PackedMark*>(payload()); }
+  // Where the ids and the text begin in the payload.
+  std::size_t ids_at() const { return std::size_t{marks_} * kMarkBytes; }
+  std::size_t text_at() const { return ids_at() + std::size_t{ids_} * width_; }
 
   const std::uint32_t bytes_;  // length of the text behind the ids
   const std::uint32_t chars_;  // code points in that text; <= bytes_, and equal to it for ASCII alone
-  const std::uint32_t ids_;    // ids behind the header
-  const std::uint32_t marks_;  // marks behind the ids; at most kMarkReach
+  const std::uint32_t ids_;    // ids behind the marks
+  const std::uint16_t marks_;  // marks behind the header; they ascend strictly, so there are at most kMarkReach
+  const std::uint16_t width_;  // bytes that each id takes, see id_planes.hpp
 };
 static_assert(sizeof(Chunk) == 20 && sizeof(Chunk) % alignof(std::uint32_t) == 0);
 

@@ -22,33 +22,37 @@ namespace tokseam {
 // A chunk with what stands left and right of it: a node of an AVL tree.
 struct ChunkNode {
   ChunkNode(Ref<ChunkNode> l, Ref<Chunk> c, Ref<ChunkNode> r)
-      : height(1 + std::max(height_of(l), height_of(r))),
-        left(std::move(l)),
-        right(std::move(r)),
-        chunk(std::move(c)) {
+      : left(std::move(l)), right(std::move(r)), chunk(std::move(c)) {
     const Sums all = sums_of(left) + chunk->sums() + sums_of(right);
-    bytes = all.bytes;
-    chars = all.chars;
-    ids = all.ids;
-    chunks = static_cast<std::uint32_t>(all.chunks);
-    marks = static_cast<std::uint32_t>(all.marks);
+    chunks_ = static_cast<std::uint32_t>(all.chunks);
+    bytes_ = all.bytes;
+    chars_ = all.chars;
+    ids_ = all.ids;
+    stored_ = all.stored & kStoredMost;
+    height_ = (1 + std::max(height_of(left), height_of(right))) & kHeightMost;
   }
   static void destroy(const ChunkNode* node) { delete node; }  // recursive, to a depth of `height`
 
-  static std::uint32_t height_of(const Ref<ChunkNode>& node) { return node ? node->height : 0; }
+  static std::uint32_t height_of(const Ref<ChunkNode>& node) { return node ? node->height() : 0; }
   static Sums sums_of(const Ref<ChunkNode>& node) { return node ? node->sums() : Sums{}; }
   // Of left, chunk and right together.
-  Sums sums() const { return {bytes, chars, ids, chunks, marks}; }
+  Sums sums() const { return {bytes_, chars_, ids_, chunks_, stored_}; }
+  // 1 + the higher child's; the children's differ by at most 1.
+  std::uint32_t height() const { return height_; }
 
-  mutable std::atomic<std::uint32_t> refs{1};  // owners: parents, trees, Refs on some stack. Limit: 2^32 - 1, unchecked
-  const std::uint32_t height;                  // 1 + the higher child's; the children's differ by at most 1
   const Ref<ChunkNode> left;                   // the chunks before `chunk`; null for none
   const Ref<ChunkNode> right;                  // the chunks after it; null for none
   const Ref<Chunk> chunk;                      // never null, its text never empty
+  mutable std::atomic<std::uint32_t> refs{1};  // owners: parents, trees, Refs on some stack. Limit: 2^32 - 1, unchecked
 
  private:
-  std::size_t bytes, chars, ids;  // sums(); a text of 2^32 marks would have 2^40 bytes
-  std::uint32_t chunks, marks;
+  // Memory has at most 2^56 bytes, and 2^32 chunks stand in a tree of height 46.
+  static constexpr std::size_t kStoredMost = (std::size_t{1} << 56) - 1;
+  static constexpr std::uint32_t kHeightMost = (1u << 8) - 1;
+
+  std::uint32_t chunks_;
+  std::size_t bytes_, chars_, ids_;
+  std::uint64_t stored_ : 56, height_ : 8;
 };
 static_assert(sizeof(void*) != 8 || sizeof(ChunkNode) == 64, "one cache line, and part of the bound on bytes a token");
 
@@ -57,9 +61,6 @@ static_assert(sizeof(void*) != 8 || sizeof(ChunkNode) == 64, "one cache line, an
 // passed, made or dropped for that, however many there are.
 class ChunkTree {
  public:
-  // Bytes that each chunk but the last costs beside its text, its ids and its marks; the last has no node.
-  static constexpr std::size_t kOverheadBytes = sizeof(Chunk) + sizeof(ChunkNode);
-
   ChunkTree() = default;
 
   static ChunkTree build(std::span<const Ref<Chunk>> chunks) {
@@ -71,9 +72,7 @@ class ChunkTree {
 
   // Bytes asked of the allocator for all chunks and nodes, shared or not.
   std::size_t allocated_bytes() const {
-    const Sums all = sums();
-    return all.chunks * kOverheadBytes - (last_ ? sizeof(ChunkNode) : 0) + all.bytes +
-           all.ids * sizeof(std::uint32_t) + all.marks * Chunk::kMarkBytes;
+    return sums().stored + sums_of_front().chunks * sizeof(ChunkNode);
   }
 
   // A chunk, and what stands before it. The pointer lives as long as this tree does.
@@ -306,7 +305,7 @@ class ChunkTree {
     validate_chunk(chunk);
     if (std::max(left_height, right_height) - std::min(left_height, right_height) > 1)
       throw std::logic_error("chunk tree: out of balance");
-    if (node->height != 1 + std::max(left_height, right_height)) throw std::logic_error("chunk tree: a wrong height");
+    if (node->height() != 1 + std::max(left_height, right_height)) throw std::logic_error("chunk tree: a wrong height");
     if (node->sums() != ChunkNode::sums_of(node->left) + chunk.sums() + ChunkNode::sums_of(node->right))
       throw std::logic_error("chunk tree: wrong sums");
     if (node->refs.load(std::memory_order_relaxed) == 0) throw std::logic_error("chunk tree: a dead node");
@@ -317,7 +316,7 @@ class ChunkTree {
     for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
       const Mark mark = chunk.mark(k), before = k > 0 ? chunk.mark(k - 1) : chunk.begin();
       if (mark.at <= before.at || mark.at >= chunk.text().size() || mark.ids < before.ids ||
-          mark.ids > chunk.ids().size() || !utf8::starts_code_point(chunk.text()[mark.at]))
+          mark.ids > chunk.id_count() || !utf8::starts_code_point(chunk.text()[mark.at]))
         throw std::logic_error("chunk tree: a mark out of place");
     }
     if (chunk.sums().chars != utf8::count_code_points(chunk.text()))

@@ -93,7 +93,7 @@ class Session {
     std::vector<Mark> paired;
     paired.reserve(cuts.size());
     for (std::size_t k = 0; k < cuts.size(); ++k) paired.push_back({cuts[k], marks[k]});
-    ChunkTree tree = ChunkTree::build(make_chunks<Limits>(text, ids, paired));
+    ChunkTree tree = ChunkTree::build(make_chunks<Limits>(text, ids, paired, true));
     const std::size_t old_count = id_count();
     tree_ = std::move(tree);
     last_ = {};
@@ -141,7 +141,9 @@ class Session {
     draft.mark({begin, kept});
     for (std::size_t k = 0; k < cuts.size(); ++k) draft.mark({begin + cuts[k], kept + marks[k]});
     keep_right(window, begin + size, draft);
-    ChunkTree tree = tree_.replaced(window.first, window.last, make_chunks<Limits>(draft.text, draft.ids, draft.marks));
+    const bool at_end = window.last == chunk_count();
+    ChunkTree tree = tree_.replaced(window.first, window.last,
+                                    make_chunks<Limits>(draft.text, draft.ids, draft.marks, at_end));
 
     tree_ = std::move(tree);  // nothing throws from here on
     last_ = {chars_encoded, size, overlap_ids};
@@ -159,7 +161,6 @@ class Session {
   std::size_t bytes() const { return tree_.sums().bytes; }
   std::size_t id_count() const { return tree_.sums().ids; }
   std::size_t chunk_count() const { return tree_.sums().chunks; }
-  std::size_t mark_count() const { return tree_.sums().marks; }
   bool split_special() const { return engine_.split_special(); }
   const LastOperation& last() const { return last_; }
   const ChunkTree& chunks() const { return tree_; }
@@ -196,8 +197,18 @@ class Session {
   void copy_ids(std::size_t start, std::size_t stop, std::uint32_t* out) const {
     check_range(start, stop, id_count());
     tree_.visit<&Sums::ids>(start, stop, [&](const Chunk& chunk, std::size_t from, std::size_t to) {
-      out = std::copy_n(chunk.ids().begin() + static_cast<std::ptrdiff_t>(from), to - from, out);
+      out = chunk.copy_ids(from, to, out);
     });
+  }
+
+  // How many marks there are. O(chunks); for tests.
+  std::size_t mark_count() const {
+    std::size_t count = 0;
+    tree_.walk([&](const Chunk& chunk) {
+      count += chunk.mark_count();
+      return true;
+    });
+    return count;
   }
 
   // Walks everything and throws std::logic_error at the first broken invariant: the tree's own ones, chunks that end at
@@ -218,7 +229,9 @@ class Session {
       std::vector<std::uint32_t> ids;
       engine_.encode(chunk.text(), cuts, chars_before, ids, marks);
       chars_before += chunk.sums().chars;
-      if (!std::ranges::equal(ids, chunk.ids())) throw std::logic_error("session: ids that are not the text's");
+      std::vector<std::uint32_t> kept(chunk.id_count());
+      chunk.copy_ids(0, kept.size(), kept.data());
+      if (ids != kept) throw std::logic_error("session: ids that are not the text's");
       if (marks != counts) throw std::logic_error("session: marks that are not the text's");
       if (previous != nullptr) {
         const std::size_t seam = previous->text().size();
@@ -399,7 +412,7 @@ class Session {
                                    const Mark mark = {seam.at + chunk.mark(k).at, seam.ids + chunk.mark(k).ids};
                                    if (mark.at < window.left.bytes() - before.bytes) draft.mark(mark);
                                  }
-                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.ids().size()};
+                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.id_count()};
                                });
   }
 
@@ -423,7 +436,7 @@ class Session {
                                  keep(seam);
                                  for (std::size_t k = 0; k < chunk.mark_count(); ++k)
                                    keep({seam.at + chunk.mark(k).at, seam.ids + chunk.mark(k).ids});
-                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.ids().size()};
+                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.id_count()};
                                });
   }
 

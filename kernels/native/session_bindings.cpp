@@ -6,8 +6,11 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -102,11 +105,12 @@ class NativeSession {
   }
   nb::list ids_list() const {
     nb::list list = fresh_list(store_.id_count());
-    std::size_t at = 0;
-    store_.chunks().visit<&Sums::chunks>(0, store_.chunk_count(), [&](const Chunk& chunk, std::size_t, std::size_t) {
-      put_ids(list, at, chunk.ids());
-      at += chunk.ids().size();
-    });
+    std::array<std::uint32_t, 4096> block;
+    for (std::size_t at = 0; at < list.size(); at += block.size()) {
+      const std::span<std::uint32_t> some = std::span(block).first(std::min(list.size() - at, block.size()));
+      store_.copy_ids(at, at + some.size(), some.data());
+      put_ids(list, at, some);
+    }
     return list;
   }
   const Store& store() const { return store_; }

@@ -1,4 +1,5 @@
 // The chunk tree against a vector of the same chunks.
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ Ref<Chunk> draw_chunk(std::mt19937& random) {
   std::string text = characters[random() % characters.size()];
   for (std::size_t n = random() % 9; n > 0; --n) text += characters[random() % characters.size()];
   std::vector<std::uint32_t> ids(random() % 5);  // none at all is allowed
-  for (std::uint32_t& id : ids) id = static_cast<std::uint32_t>(random());
+  const std::size_t width = 8 * (1 + random() % 4);
+  for (std::uint32_t& id : ids) id = static_cast<std::uint32_t>(random()) >> (32 - width);
   return Chunk::make(text, ids);
 }
 
@@ -145,8 +147,9 @@ void one_end_only() {
 void chunk_content() {
   const std::vector<std::uint32_t> ids = {7, 0xFFFFFFFF, 0};
   const Ref<Chunk> chunk = Chunk::make("a\xC3\xA9\xF0\x9F\x98\x80z", ids);
-  CHECK((chunk->sums() == Sums{8, 4, 3, 1}), "sums");
-  CHECK(std::vector<std::uint32_t>(chunk->ids().begin(), chunk->ids().end()) == ids, "ids");
+  CHECK((chunk->sums() == Sums{8, 4, 3, 1, sizeof(Chunk) + 3 * 4 + 8}), "sums");
+  std::vector<std::uint32_t> kept(3);
+  CHECK(chunk->copy_ids(0, 3, kept.data()) == kept.data() + 3 && kept == ids, "ids");
   const std::vector<std::size_t> offsets = {0, 1, 3, 7, 8};
   // The length is refused before a byte is read, so there need not be that many.
   const std::string_view too_long("a", std::size_t{1} << 32);
@@ -157,6 +160,34 @@ void chunk_content() {
   }
 }
 
+void ids_of_every_width() {
+  // Just below and at what two, three and four bytes hold, at one place among others; all stretches of them.
+  const std::vector<Mark> marks = {{1, 1}, {3, 2}};
+  for (const std::size_t count : {0u, 1u, 2u, 3u, 17u, 100u}) {
+    for (const std::uint32_t most : {0u, 0xFFFFu, 0x10000u, 0xFFFFFFu, 0x1000000u, 0xFFFFFFFFu}) {
+      std::vector<std::uint32_t> ids(count);
+      for (std::size_t k = 0; k < count; ++k) ids[k] = static_cast<std::uint32_t>(k * 2'654'435'761u) & most;
+      if (count > 0) ids[count / 2] = most;
+      const Ref<Chunk> chunk = Chunk::make("abcdefg", ids, marks);
+      const std::size_t width = count == 0 || most < 0x10000 ? 2 : most < 0x1000000 ? 3 : 4;
+      CHECK(chunk->allocated_bytes() == sizeof(Chunk) + 2 * Chunk::kMarkBytes + count * width + 7, "what it takes");
+      const Ref<Chunk> plain = Chunk::make("abcdefg", ids, marks, Chunk::Ids::plain);
+      CHECK(plain->allocated_bytes() == sizeof(Chunk) + 2 * Chunk::kMarkBytes + count * 4 + 7, "what it takes, plain");
+      CHECK(chunk->text() == "abcdefg" && chunk->mark(0) == marks[0] && chunk->mark(1) == marks[1], "what is around");
+      for (std::size_t start = 0; start <= count; ++start) {
+        for (std::size_t stop = start; stop <= count; ++stop) {
+          std::vector<std::uint32_t> kept(stop - start + 1, 0xABCD);
+          CHECK(chunk->copy_ids(start, stop, kept.data()) == kept.data() + (stop - start), "where they end");
+          CHECK(std::equal(kept.begin(), kept.end() - 1, ids.begin() + static_cast<std::ptrdiff_t>(start)), "ids");
+          CHECK(kept.back() == 0xABCD, "no more than asked");
+          plain->copy_ids(start, stop, kept.data());
+          CHECK(std::equal(kept.begin(), kept.end() - 1, ids.begin() + static_cast<std::ptrdiff_t>(start)), "plain");
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tokseam::test
 
@@ -164,6 +195,7 @@ int main() {
   using namespace tokseam::test;
   return run({
       {"a chunk gives back what it holds", chunk_content},
+      {"ids of every width", ids_of_every_width},
       {"find and visit by every unit", positions},
       {"growth and cuts at one end", one_end_only},
       {"random replacements, older versions unchanged", random_replacements},
