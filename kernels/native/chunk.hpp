@@ -86,7 +86,7 @@ class Chunk {
   // The furthest that a mark can lie inside a chunk, in bytes and in ids: what a stored mark holds.
   static constexpr std::size_t kMarkReach = std::numeric_limits<std::uint16_t>::max();
 
-  // Whether the ids take as few bytes as they can, or four: for a chunk that is soon replaced by one that holds them too.
+  // Whether the ids take as few bytes as they can, or four: for a chunk that another one will soon hold all of.
   enum class Ids { narrow, plain };
 
   // `marks` ascend strictly inside the text; those beyond kMarkReach are left out. Throws std::length_error where a

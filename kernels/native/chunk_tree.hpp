@@ -47,7 +47,7 @@ struct ChunkNode {
 
  private:
   // Memory has at most 2^56 bytes, and 2^32 chunks stand in a tree of height 46.
-  static constexpr std::size_t kStoredMost = (std::size_t{1} << 56) - 1;
+  static constexpr std::uint64_t kStoredMost = (std::uint64_t{1} << 56) - 1;
   static constexpr std::uint32_t kHeightMost = (1u << 8) - 1;
 
   std::uint32_t chunks_;
@@ -71,9 +71,7 @@ class ChunkTree {
   Sums sums() const { return last_ ? sums_of_front() + last_->sums() : Sums{}; }
 
   // Bytes asked of the allocator for all chunks and nodes, shared or not.
-  std::size_t allocated_bytes() const {
-    return sums().stored + sums_of_front().chunks * sizeof(ChunkNode);
-  }
+  std::size_t allocated_bytes() const { return sums().stored + sums_of_front().chunks * sizeof(ChunkNode); }
 
   // A chunk, and what stands before it. The pointer lives as long as this tree does.
   struct Found {
@@ -140,6 +138,8 @@ class ChunkTree {
   ChunkTree replaced(std::size_t first, std::size_t last, std::span<const Ref<Chunk>> chunks) const {
     const std::size_t front = sums_of_front().chunks;
     if (last_ && last <= front) return ChunkTree(replaced_in(front_, first, last, chunks), last_);
+    // The last chunk goes, or others come behind it. What is kept before them is the front's, but for the last chunk
+    // where that stays; the last of what there is then stands apart.
     const NodeRef kept = first > front    ? with_inserted(front_, front, last_)
                          : first == front ? front_
                                           : split(front_, first).left;

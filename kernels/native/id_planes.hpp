@@ -1,5 +1,5 @@
-// Ids in as few bytes as the largest of them needs: four, as they come, or where three or two will do, the low halves of
-// all, and then the third bytes of all.
+// Ids in as few bytes as the largest of them needs: four, as they come, or where three or two will do, the low halves
+// of all, and then the third bytes of all.
 // It does not know where they lie, and stores no sizes: chunk.hpp does.
 #pragma once
 
