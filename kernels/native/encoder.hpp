@@ -389,13 +389,15 @@ class Encoder {
   }
 
   // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where
-  // a look-up waits for memory but once. The others come as more text does, so that it takes a small part of the time.
+  // a look-up waits for memory but once. A very large one, also the others.
   void seed(SegmentCache& cache, EncodeMode mode, std::size_t bytes) const {
     const std::uint64_t told = mode.split_special ? SegmentCache::kSplitSpecial : 0;
     std::size_t& done = cache.seeded_to(told);
+    const bool all = bytes >= kAllSeedsBytes;
+    if (done > 0 && !all) return;
     if (done == 0) cache.expect_much();
     std::array<SegmentCache::Seed, 32> some;
-    std::size_t waiting = 0, left = (done == 0 ? kFirstSeeds : 0) + bytes / kBytesPerSeed;
+    std::size_t waiting = 0, seen = 0;
     const auto keep = [&] {
       for (std::size_t i = 0; i < waiting; ++i) cache.keep(some[i]);
       waiting = 0;
@@ -406,7 +408,7 @@ class Encoder {
           if (entry.size() <= SegmentCache::kShortBytes && is_whole_segment(id))
             some[waiting++] = cache.seed_of(entry, told, id);
           if (waiting == some.size()) keep();
-          return --left > 0;
+          return all || ++seen < kFirstSeeds;
         },
         done);
     keep();
@@ -439,7 +441,8 @@ class Encoder {
   };
 
   static constexpr std::size_t kSeedingBytes = std::size_t{1} << 16;
-  static constexpr std::size_t kFirstSeeds = std::size_t{1} << 15, kBytesPerSeed = 8;
+  static constexpr std::size_t kFirstSeeds = std::size_t{1} << 15;
+  static constexpr std::size_t kAllSeedsBytes = std::size_t{1} << 19;
 
   static constexpr std::size_t kPlainBytes = 256;
 
