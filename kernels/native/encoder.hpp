@@ -442,7 +442,7 @@ class Encoder {
 
   static constexpr std::size_t kSeedingBytes = std::size_t{1} << 16;
   static constexpr std::size_t kFirstSeeds = std::size_t{1} << 15;
-  static constexpr std::size_t kAllSeedsBytes = std::size_t{1} << 19;
+  static constexpr std::size_t kAllSeedsBytes = std::size_t{1} << 17;  // a part of a text on several cores, too
 
   static constexpr std::size_t kPlainBytes = 256;
 
