@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -102,8 +102,10 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     literals = [_as_searched(token, pipeline, normalizations) for token in pipeline.added_tokens]
     looked_at = _Surroundings.of(pipeline.added_tokens)
     seams = constraints(pipeline.added_tokens, literals, looked_at.spaces)
+    tokens = list(zip(pipeline.added_tokens, literals, strict=True))
+    fenced = [_is_fenced(token, literal, pipeline) for token, literal in tokens]
     if pipeline.characters:
-        native = _common(pipeline, literals, looked_at) | _one_class()
+        native = _common(pipeline, literals, fenced, looked_at) | _one_class()
         native["characters"] = _characters(pipeline, pipeline.characters, seams)
         return Compiled(pipeline, None, [], None, None, native)
     programs, atoms = _programs(pipeline, pipeline.stages)
@@ -125,13 +127,13 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
 
     pairs = cuts(seams)
     # Cuts for encoding alone need not give way to literals that are fenced in where they stand (claim 19).
-    others = [one for one in zip(pipeline.added_tokens, literals, strict=True) if not _is_fenced(*one, pipeline)]
+    others = [one for one, is_fenced in zip(tokens, fenced, strict=True) if not is_fenced]
     unfenced = [literal for _, literal in others]
     loose = constraints([token for token, _ in others], unfenced, looked_at.spaces)
     ruled_out = loose.class_pairs(classes, pipeline.space_in_front)
     contexts = _contexts(pipeline, classes, stages, unfenced, ruled_out, changes)
     weights = 1 + np.bincount(classes.class_of[:128], minlength=classes.count).astype(np.int64)
-    native = _common(pipeline, literals, looked_at) | {
+    native = _common(pipeline, literals, fenced, looked_at) | {
         "class_of": classes.class_of,
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
@@ -317,12 +319,12 @@ class _Changes:
         return self.behind(pairs) & ~self.suspect[:, None]
 
 
-def _common(pipeline: Pipeline, literals: list[str], looked_at: _Surroundings) -> dict[str, Any]:
+def _common(pipeline: Pipeline, literals: list[str], fenced: list[bool], looked_at: _Surroundings) -> dict[str, Any]:
     """Return the tables that do not depend on how text is split."""
     return _byte_stages(pipeline) | {
         "added_tokens": [
-            (*astuple(replace(token, content=literal)), _is_fenced(token, literal, pipeline))
-            for literal, token in zip(literals, pipeline.added_tokens, strict=True)
+            (literal, one.id, one.special, one.normalized, one.lstrip, one.rstrip, one.single_word, is_fenced)
+            for one, literal, is_fenced in zip(pipeline.added_tokens, literals, fenced, strict=True)
         ],
         "space_characters": np.array([ord(char) for char in looked_at.spaces], dtype=np.uint32),
         "word_characters": np.array([ord(char) for char in looked_at.words], dtype=np.uint32),
