@@ -58,7 +58,10 @@ const Encoder& encoder() {
     for (std::uint32_t point = 0; point < 0x110000; ++point) tables.classes.class_of[point] = kind_of(point);
     tables.classes.pairs[kLetter * kKinds + kSpace] = tables.classes.pairs[kLetter * kKinds + kDigit] = 1;
     tables.stages = make_stages();
-    tables.added_tokens = {{"<s>", {.id = kS, .special = true}, false}, {"<s>9", {.id = kS9}, false}};
+    // Where a letter meets what is none is a cut for encoding, also inside literals, but where one is fenced in.
+    tables.classes.segment_pairs = tables.classes.pairs;
+    tables.classes.segment_pairs[kLetter * kKinds + kOther] = 1;
+    tables.added_tokens = {{"<s>", {.id = kS, .special = true}, false, true}, {"<s>9", {.id = kS9}, false, true}};
     std::string bytes;
     for (const auto& [id, entry] : entries()) {
       bytes += entry;
