@@ -1,5 +1,5 @@
-// Where a cut that classes allow may not be, for a literal of an added token is there: inside it, and beside it, where a
-// stage does not see all the characters that decide. Looked up in the text itself, so that a literal costs cuts only
+// Where a cut that classes allow may not be, for a literal of an added token is there: inside it, and beside it, where
+// a stage does not see all the characters that decide. Looked up in the text itself, so that a literal costs cuts only
 // where it stands, and not wherever two characters of such classes meet (kernels/README.md, claim 19).
 #pragma once
 

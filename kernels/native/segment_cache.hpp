@@ -59,13 +59,15 @@ class SegmentCache {
     return {low, high | (size | mode) << 56};
   }
 
-  // Until it grows.
-  std::size_t slot_of(const Key& key) const {
-    return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> (64 - short_bits_);
-  }
-
-  // PERF: inlined always, or GCC drops it (merges.hpp).
-  [[gnu::always_inline]] void prefetch(std::size_t slot) const { __builtin_prefetch(short_.get() + 2 * slot); }
+  // Where short segments are, until it grows.
+  struct Slots {
+    const Entry* entries;
+    int shift;
+    std::size_t of(const Key& key) const { return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> shift; }
+    // PERF: inlined always, or GCC drops it (merges.hpp).
+    [[gnu::always_inline]] void prefetch(std::size_t slot) const { __builtin_prefetch(entries + 2 * slot); }
+  };
+  Slots slots() const { return {short_.get(), 64 - short_bits_}; }
 
   // Null where it is not kept.
   const Entry* find(const Key& key, std::size_t slot) const {
@@ -92,7 +94,7 @@ class SegmentCache {
         const std::array<Entry, 2> both{short_[2 * slot], short_[2 * slot + 1]};
         for (std::size_t i = 2 * slot; i < 2 * slot + 2; ++i) short_[2 * i] = short_[2 * i + 1] = Entry{};
         for (const Entry& entry : both) {
-          Entry* pair = short_.get() + 2 * slot_of(entry.key);
+          Entry* pair = short_.get() + 2 * slots().of(entry.key);
           if (entry.key != Key{0, 0}) (pair->key == Key{0, 0} ? pair[0] : pair[1]) = entry;
         }
       }
@@ -109,8 +111,8 @@ class SegmentCache {
     std::array<char, 16> copy{};
     std::memcpy(copy.data(), segment.data(), segment.size());
     const Key key = key_of(copy.data(), segment.size(), mode);
-    const std::size_t slot = slot_of(key);
-    prefetch(slot);
+    const std::size_t slot = slots().of(key);
+    slots().prefetch(slot);
     return {key, slot, id};
   }
   // Keep it where there is still room.

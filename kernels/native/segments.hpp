@@ -21,18 +21,18 @@
 
 namespace tokseam {
 
-// masks.at(text, at): bit i tells whether the text may be cut at at + i, if it parts no literal of `fenced`;
-// masks.is_cut(text, at): whether it surely may be cut at one place, also where the masks lose it. resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the
-// start of the text, or are like any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids)
-// appends those of one. parts(text, at): whether a piece really begins there in this short text, by the stages
-// themselves.
+// masks.at(text, at): bit i tells whether the text may be cut at at + i, if no literal of `fenced` is there;
+// masks.is_cut(text, at): whether it surely may be cut at one place, also where the masks lose it.
+// resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the start of the text, or are like
+// any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids) appends those of one.
+// parts(text, at): whether a piece really begins there in this short text, by the stages themselves.
 template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
  public:
   SegmentEncoder(const Masks& masks, const AddedTokens& fenced, SegmentCache& cache, bool split_special,
                  Resolve& resolve, Parts& parts)
-      : masks_(masks), fenced_(fenced), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve),
-        parts_(parts) {}
+      : masks_(masks), fenced_(fenced), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0),
+        resolve_(resolve), parts_(parts) {}
 
   // Appends the ids of text[start:], which begins at a synchronizing position or at the text's start, and sets marks[k]
   // to the ids that `ids` then holds before cuts[k]. A cut that is none of the mask's, or that parts() denies, gets no
@@ -45,10 +45,20 @@ class SegmentEncoder {
     ids_ = &ids;
     end_ = ids.size();
     next_cut_ = cuts.empty() ? kNoCut : cuts[0];
-    batched_ = cuts_passed_ = 0;
+    cuts_passed_ = 0;
     previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
     LiteralFences fences(fenced_, text, start);
+    // PERF: in registers, for the compiler can't know that nothing that is stored here changes them.
+    Pending* next = batch_.data();
+    SegmentCache::Slots slots = cache_.slots();
+    const auto add = [&](std::size_t from, std::size_t to) __attribute__((always_inline)) {
+      note(*next, text, from, to - from, slots);
+      if (++next != batch_.data() + kBatch) return;
+      finish_batch(kBatch);
+      next = batch_.data();
+      slots = cache_.slots();
+    };
     std::size_t begin = start, asked = 0;  // asked: cuts before this one are behind us
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
       std::uint64_t mask = masks_.at(text, at) & ~fences.at(at);
@@ -63,7 +73,7 @@ class SegmentEncoder {
       }
     }
     if (begin < text.size()) add(begin, text.size());
-    finish_batch();
+    finish_batch(static_cast<std::size_t>(next - batch_.data()));
     settle();
     ids.resize(end_);
   }
@@ -102,45 +112,47 @@ class SegmentEncoder {
     std::size_t cut, missed;
   };
 
-  __attribute__((always_inline)) void add(std::size_t begin, std::size_t end) {
-    Pending& one = batch_[batched_];
-    const std::size_t size = end - begin;
+  // Sets `one` to a segment, and has what is known of it come near. PERF: field by field, or it is copied through
+  // memory.
+  [[gnu::always_inline]] void note(Pending& one, std::string_view text, std::size_t begin, std::size_t size,
+                                   const SegmentCache::Slots& slots) const {
     one.begin = begin;
     one.size = size;
-    if (size <= SegmentCache::kShortBytes) [[likely]] {
-      if (begin + 16 <= text_.size()) [[likely]] {
-        one.key = SegmentCache::key_of(text_.data() + begin, size, mode_);
-      } else {
-        std::array<char, 16> copy{};
-        std::memcpy(copy.data(), text_.data() + begin, size);
-        one.key = SegmentCache::key_of(copy.data(), size, mode_);
-      }
-      one.slot = cache_.slot_of(one.key);
-      cache_.prefetch(one.slot);
-    } else {
+    const char* bytes = text.data() + begin;
+    if (size > SegmentCache::kShortBytes) [[unlikely]] {
       one.key = {};
       one.slot = 0;
-      if (size <= SegmentCache::kLongBytes) {
-        one.slot = hash_bytes(text_.substr(begin, size));
-        cache_.prefetch_long(one.slot);
-      }
+      if (size > SegmentCache::kLongBytes) return;
+      one.slot = hash_bytes({bytes, size});
+      cache_.prefetch_long(one.slot);
+      return;
     }
-    if (++batched_ == kBatch) finish_batch();
+    std::array<char, 16> copy;
+    if (text.size() - begin < copy.size()) [[unlikely]] {
+      copy = {};
+      std::memcpy(copy.data(), bytes, size);
+      bytes = copy.data();
+    }
+    const SegmentCache::Key key = SegmentCache::key_of(bytes, size, mode_);
+    const std::size_t slot = slots.of(key);
+    slots.prefetch(slot);
+    one.key.low = key.low;
+    one.key.high = key.high;
+    one.slot = slot;
   }
 
   // The ids of all that is pending and known.
-  void finish_batch() {
+  void finish_batch(std::size_t batched) {
     std::size_t done = 0;
-    while (done < batched_) {
-      std::size_t stop = batched_;
+    while (done < batched) {
+      std::size_t stop = batched;
       if (next_cut_ != kNoCut)
-        for (stop = done; stop < batched_ && batch_[stop].begin < next_cut_;) ++stop;
+        for (stop = done; stop < batched && batch_[stop].begin < next_cut_;) ++stop;
       emit(done, stop);
       if (stop > 0) previous_ = batch_[stop - 1].begin;
-      if (stop < batched_) pass_cuts(batch_[stop]);
+      if (stop < batched) pass_cuts(batch_[stop]);
       done = stop;
     }
-    batched_ = 0;
     if (missed_ + kBatch > kMissed || (missed_ > 0 && end_ - misses_[0].at > kMostIdsWaiting)) settle();
   }
 
@@ -287,7 +299,6 @@ class SegmentEncoder {
   std::vector<std::uint32_t>* ids_ = nullptr;
   std::size_t end_ = 0;  // how many of them count; behind, there is room
   std::array<Pending, kBatch> batch_;
-  std::size_t batched_ = 0;
   std::array<Missed, kMissed> misses_;
   std::size_t missed_ = 0;
   std::array<std::string_view, kMissed> made_;  // the different ones of them
