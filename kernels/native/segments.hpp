@@ -81,7 +81,7 @@ class SegmentEncoder {
  private:
   static constexpr std::size_t kWord = 64;
   // PERF: enough segments for the first one's cache line to have come before it is looked at.
-  static constexpr std::size_t kBatch = 64;
+  static constexpr std::size_t kBatch = 128;
   // A longer segment is not looked at again for the sake of a cut beside it.
   static constexpr std::size_t kCheckedBytes = 256;
   static constexpr std::size_t kIds = SegmentCache::kInlineIds;
