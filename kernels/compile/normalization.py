@@ -68,7 +68,10 @@ class Normalization:
         """
         members = np.zeros(CODE_POINTS, dtype=bool)
         members[list(self.order)] = True
-        members[[second for _, second in self.composition]] = True
+        seconds = {second for _, second in self.composition}
+        members[list(seconds)] = True
+        # What begins, decomposed, with such a one joins as well (claim 18).
+        members[[p for p, parts in self.decomposition.items() if parts[0] in seconds or parts[0] in self.order]] = True
         members[[point for point in self.decomposition if self.normalize(chr(point)) != chr(point)]] = True
         if self.composes:
             members[HANGUL_V[0] : HANGUL_V[1] + 1] = True

@@ -26,6 +26,9 @@ class CharacterMasks {
     return characters_->cut_between(utf8_decode(text.data() + utf8_before(text, at)), utf8_decode(text.data() + at));
   }
 
+  // Two characters always decide.
+  bool is_pair(std::string_view text, std::size_t at) const { return is_cut(text, at); }
+
   // Bit i of the answer: the text may be cut at at + i, where 0 < at + i < text.size(). `at` is a multiple of 64.
   std::uint64_t at(std::string_view text, std::size_t at) const {
     const std::size_t end = std::min(text.size(), at + 64);

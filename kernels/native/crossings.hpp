@@ -24,8 +24,9 @@ class Crossings {
  public:
   // entries: all that pieces and merges can become. whole_only: the ones of them that a whole piece becomes though its
   // merges would not: a part of a piece must not be looked up as one, so none may begin or end as they do.
+  // normalized: as PartedEntries has it.
   static void write(ImageWriter& writer, std::span<const std::string_view> entries,
-                    std::span<const std::string_view> whole_only) {
+                    std::span<const std::string_view> whole_only, bool normalized) {
     std::vector<std::uint64_t> pairs, edges;
     for (const std::string_view entry : entries)
       for (std::size_t at = 1; at < entry.size(); ++at) {
@@ -45,7 +46,7 @@ class Crossings {
     }
     PairSieve::write(writer, Section::crossed, pairs);
     PairSieve::write(writer, Section::crossed_edges, edges);
-    PartedEntries::write(writer, entries);
+    PartedEntries::write(writer, entries, normalized);
   }
 
   // Whether it makes a difference that an entry is one of whole_only: one that begins or ends beyond ASCII.

@@ -56,6 +56,9 @@ class CutMasks {
     return tables_.classes->synchronizing(before, behind);
   }
 
+  // Whether the pair alone makes a cut there, be it for encoding alone.
+  bool is_pair(std::string_view text, std::size_t at) const { return cut_at(text, at) != 0; }
+
   // Bit i of the answer: the text may be cut at at + i, where 0 < at + i < text.size(). `at` is a multiple of 64.
   std::uint64_t at(std::string_view text, std::size_t at) const {
     const std::size_t rest = text.size() - at;

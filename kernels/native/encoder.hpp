@@ -385,7 +385,7 @@ class Encoder {
     if (text.size() >= kSeedingBytes) seed(*cache, inner, text.size());
     Resolver<Encoder, EncodeMode> resolve(*this, inner, (*cache).piece_ends());
     const auto parts = [&](std::string_view beside, std::size_t at) { return begins_piece(beside, at, inner); };
-    SegmentEncoder(masks, fenced_tokens_, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
+    SegmentEncoder(masks, fenced_tokens_, space_in_front_, *cache, mode.split_special, resolve, parts).encode(text, start, cuts, marks.data(), ids);
   }
 
   // PERF: what text consists of most are the first entries of a vocabulary: a large text finds them in the cache, where

@@ -21,18 +21,31 @@ namespace tokseam {
 
 class PartedEntries {
  public:
-  static void write(ImageWriter& writer, std::span<const std::string_view> entries) {
+  // normalized: whether entries stand in texts that a normalizer may have changed. cross() is asked about the text as it
+  // was, where the two characters that meet are what they will be, but those around them need not: then an entry counts
+  // wherever what it has of the two stands.
+  static void write(ImageWriter& writer, std::span<const std::string_view> entries, bool normalized) {
     std::vector<std::tuple<std::uint32_t, std::string_view, std::size_t>> found;  // key, entry, place
+    const auto add = [&](std::string_view entry, std::size_t place) {
+      if (normalized) {
+        std::size_t before = place - 1;
+        while (before > 0 && is_continuation(entry[before])) --before;
+        const std::size_t end = std::min(entry.size(), place + utf8_width(entry[place]));
+        entry = entry.substr(before, end - before);
+        place -= before;
+      }
+      found.emplace_back(key_at(entry, place), entry, place);
+    };
     for (const std::string_view entry : entries) {
       std::size_t begin = 0;  // it may begin inside a character
       while (begin < entry.size() && is_continuation(entry[begin])) ++begin;
-      if (begin > 0 && begin < entry.size()) found.emplace_back(key_at(entry, begin), entry, begin);
+      if (begin > 0 && begin < entry.size()) add(entry, begin);
       std::size_t last = entry.size();  // and end inside another
       while (last > begin && is_continuation(entry[last - 1])) --last;
-      if (last > begin && last > 1 && utf8_width(entry[last - 1]) > entry.size() - (last - 1))
-        found.emplace_back(key_at(entry, last - 1), entry, last - 1);
+      if (last > begin && last > 1 && utf8_width(entry[last - 1]) > entry.size() - (last - 1)) add(entry, last - 1);
     }
     std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
     std::vector<std::uint8_t> keys(kKeys / 8, 0);
     std::vector<Entry> stored;
     std::vector<char> bytes;

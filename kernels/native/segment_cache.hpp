@@ -1,6 +1,7 @@
 // Ids of segments that were encoded before. A segment lies between two synchronizing positions, so its ids depend on
 // its bytes alone (kernels/README.md, claims 4 and 12): what is kept here is true in every text, for ever, and what is
-// thrown out costs time only. Bounded: tables and rings of fixed size, each entry half a cache line or two of them.
+// thrown out costs time only. Bounded: tables and rings of fixed size, each entry half a cache line or two of them; that
+// of short segments grows with what is kept, to a bound.
 // Not here: how a segment is encoded. One thread at a time; SegmentCaches hands them out.
 #pragma once
 

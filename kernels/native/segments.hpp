@@ -22,17 +22,18 @@
 namespace tokseam {
 
 // masks.at(text, at): bit i tells whether the text may be cut at at + i, if no literal of `fenced` is there;
-// masks.is_cut(text, at): whether it surely may be cut at one place, also where the masks lose it.
+// masks.is_pair(text, at): whether the two characters alone say so; masks.is_cut(text, at): whether it surely may be
+// cut at one place, also where the masks lose it.
 // resolve.resolve(segments) makes resolve.ids() the ids of segments that are not at the start of the text, or are like
 // any other there, and resolve.ends() where each one's end; resolve.encode(segment, ids) appends those of one.
 // parts(text, at): whether a piece really begins there in this short text, by the stages themselves.
 template <class Masks, class Resolve, class Parts>
 class SegmentEncoder {
  public:
-  SegmentEncoder(const Masks& masks, const AddedTokens& fenced, SegmentCache& cache, bool split_special,
-                 Resolve& resolve, Parts& parts)
-      : masks_(masks), fenced_(fenced), cache_(cache), mode_(split_special ? SegmentCache::kSplitSpecial : 0),
-        resolve_(resolve), parts_(parts) {}
+  SegmentEncoder(const Masks& masks, const AddedTokens& fenced, bool space_in_front, SegmentCache& cache,
+                 bool split_special, Resolve& resolve, Parts& parts)
+      : masks_(masks), fenced_(fenced), space_in_front_(space_in_front), cache_(cache),
+        mode_(split_special ? SegmentCache::kSplitSpecial : 0), resolve_(resolve), parts_(parts) {}
 
   // Appends the ids of text[start:], which begins at a synchronizing position or at the text's start, and sets marks[k]
   // to the ids that `ids` then holds before cuts[k]. A cut that is none of the mask's, or that parts() denies, gets no
@@ -48,7 +49,7 @@ class SegmentEncoder {
     cuts_passed_ = 0;
     previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
-    LiteralFences fences(fenced_, text, start);
+    LiteralFences fences(fenced_, text, start, space_in_front_);
     // PERF: in registers, for the compiler can't know that nothing that is stored here changes them.
     Pending* next = batch_.data();
     SegmentCache::Slots slots = cache_.slots();
@@ -61,7 +62,7 @@ class SegmentEncoder {
     };
     std::size_t begin = start, asked = 0;  // asked: cuts before this one are behind us
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
-      std::uint64_t mask = masks_.at(text, at) & ~fences.at(at);
+      std::uint64_t mask = unfenced(masks_.at(text, at), fences.at(at), at);
       if (at == first_word) mask &= start - at == kWord - 1 ? 0 : ~std::uint64_t{0} << (start - at + 1);
       // A mask may lack a cut, and a session asks for marks at cuts of its own finding.
       for (; asked < cuts.size() && cuts[asked] < at + kWord; ++asked)
@@ -111,6 +112,15 @@ class SegmentEncoder {
   struct Marked {
     std::size_t cut, missed;
   };
+
+  // What is left of a word's cuts.
+  [[gnu::always_inline]] std::uint64_t unfenced(std::uint64_t mask, const LiteralFences::Word& fenced,
+                                                std::size_t at) const {
+    mask &= ~fenced.inside;
+    for (std::uint64_t rest = mask & fenced.beside; rest != 0; rest &= rest - 1)
+      if (!masks_.is_pair(text_, at + static_cast<std::size_t>(std::countr_zero(rest)))) mask &= ~(rest & -rest);
+    return mask;
+  }
 
   // Sets `one` to a segment, and has what is known of it come near. PERF: field by field, or it is copied through
   // memory.
@@ -286,6 +296,7 @@ class SegmentEncoder {
 
   const Masks& masks_;
   const AddedTokens& fenced_;
+  bool space_in_front_;  // of what follows a literal
   SegmentCache& cache_;
   std::uint64_t mode_;
   Resolve& resolve_;

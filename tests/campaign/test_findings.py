@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support.synthetic import added, description, split
+from support.synthetic import CHARACTER, added, description, split
 from tokenizers import Tokenizer as HfTokenizer
 from tokseam.broker import protocol
 from tokseam.broker.protocol import WireError
@@ -46,3 +46,18 @@ def test_two_literals_that_normalize_to_one_are_not_native() -> None:
     answers = {tuple(HfTokenizer.from_str(json.dumps(described)).encode("\u00c5\u00c5").ids) for _ in range(40)}
     assert answers == {(256,), (257,)}, "the reference itself draws lots"
     assert not from_json("finding", json.dumps(described).encode()).native
+
+
+def test_an_entry_that_holds_a_part_of_a_character_behind_one_that_is_normalized() -> None:
+    described = description([split(r" ?\p{L}+|\s+")], normalizer={"type": "NFKC"})
+    model = described["model"]
+    lead = CHARACTER[0xD7]
+    letter = lead + CHARACTER[0x94]
+    merges = [(lead, CHARACTER[0x94]), (CHARACTER[0x20], letter), (CHARACTER[0x20] + letter, lead)]
+    model["merges"] = [list(pair) for pair in merges]
+    model["vocab"] = {CHARACTER[byte]: byte for byte in range(256)}
+    model["vocab"] |= {left + right: 256 + rank for rank, (left, right) in enumerate(merges)}
+    subject = from_json("finding", json.dumps(described).encode())
+    assert subject.native
+    texts = ["\u00a0\u05d4\u05d7", "\u2003\u05d4\u05d4\u05d7", " \u05d4\u05d7"]
+    assert check_texts(subject, texts, Tally()) is None

@@ -121,7 +121,7 @@ void test_parted_entries() {
   const std::vector<std::string_view> entries{"\xBC\xE4\xB8\x80", "\u4e00\xE4", "\u4e00\xE5\xBC",
                                               "\x80 a",           "a\xC3",      "\u00e9"};
   ImageWriter writer;
-  PartedEntries::write(writer, entries);
+  PartedEntries::write(writer, entries, false);
   const Image image = writer.finish();
   const PartedEntries parted(image);
   for (std::uint32_t row = 0x80; row < 0xC0; ++row) {

@@ -177,7 +177,7 @@ void test_paths_agree() {
     ImageWriter writer;
     const std::vector<std::uint8_t> suspect(count);
     Classes::write(writer, count, draw_classes(random, count).data(), pairs.data(), suspect.data());
-    Crossings::write(writer, views, whole_only);
+    Crossings::write(writer, views, whole_only, false);
     const Image image = writer.finish();
     const Classes classes(image);
     const Crossings crossings(image);
@@ -220,6 +220,7 @@ void test_paths_agree() {
 void test_cuts_that_no_mask_shows_are_marked() {
   struct NoMasks {
     std::uint64_t at(std::string_view, std::size_t) const { return 0; }
+    bool is_pair(std::string_view, std::size_t) const { return false; }
     bool is_cut(std::string_view text, std::size_t at) const { return text[at] == ' '; }
   };
   struct Resolve {
@@ -252,7 +253,7 @@ void test_cuts_that_no_mask_shows_are_marked() {
   AddedTokens::write(writer, kFencedLiterals, {});
   const Image image = writer.finish();
   const AddedTokens none(image, kFencedLiterals);
-  SegmentEncoder(NoMasks{}, none, cache, false, resolve, parts).encode(text, 0, cuts, marks.data(), ids);
+  SegmentEncoder(NoMasks{}, none, false, cache, false, resolve, parts).encode(text, 0, cuts, marks.data(), ids);
   CHECK(ids.size() == cuts.size() + 1, "a segment between any two cuts");
   for (std::size_t k = 0; k < cuts.size(); ++k) CHECK(marks[k] == k + 1, "a mark that is missing, or wrong");
 }

@@ -17,8 +17,6 @@ namespace {
 
 using namespace tokseam;
 
-constexpr std::size_t kReach = 4;  // bytes of the longest character
-
 std::string draw(std::mt19937& random, std::size_t size) {
   std::string text;
   for (; size > 0; --size) text.push_back("ab<"[random() % 3]);
@@ -48,18 +46,28 @@ void test_against_the_definition() {
     const Image image = writer.finish();
     const AddedTokens added(image, kFencedLiterals);
 
-    std::vector<bool> expected(text.size() + 200);
-    for (const std::string& literal : literals)
-      for (std::size_t at = text.find(literal); at != std::string::npos; at = text.find(literal, at + 1))
-        for (std::size_t place = at - std::min(at, kReach); place <= at + literal.size() + kReach; ++place)
-          if (place != at) expected[place] = true;
+    // Of the occurrences that begin at one place the longest counts: what it leaves free no shorter one needs.
+    const bool space_in_front = random() % 2 == 0;
+    std::vector<bool> inside(text.size() + 200), beside(text.size() + 200);
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      std::size_t size = 0;
+      for (const std::string& literal : literals)
+        if (text.compare(at, literal.size(), literal) == 0) size = std::max(size, literal.size());
+      if (size == 0) continue;
+      const std::size_t end = at + size;
+      for (std::size_t place = at + 1; place < end; ++place) inside[place] = true;
+      if (space_in_front) inside[end] = true;
+      if (at > 0) beside[at - 1] = true;
+      beside[end + 1] = true;
+    }
 
-    LiteralFences fences(added, text, 0);
+    LiteralFences fences(added, text, 0, space_in_front);
     for (std::size_t word = 0; word < text.size(); word += 64) {
-      const std::uint64_t mask = fences.at(word);
+      const LiteralFences::Word mask = fences.at(word);
       for (std::size_t i = 0; i < 64 && word + i < text.size(); ++i) {
-        CHECK((mask >> i & 1) == expected[word + i], "place " + std::to_string(word + i) + " of " + text);
-        ++(expected[word + i] ? fenced : free);
+        CHECK((mask.inside >> i & 1) == inside[word + i], "inside: " + std::to_string(word + i) + " of " + text);
+        CHECK((mask.beside >> i & 1) == beside[word + i], "beside: " + std::to_string(word + i) + " of " + text);
+        ++(inside[word + i] || beside[word + i] ? fenced : free);
       }
     }
   }

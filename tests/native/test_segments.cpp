@@ -27,6 +27,7 @@ struct BarMasks {
       if (at + i > 0 && text[at + i] == '|') mask |= std::uint64_t{1} << i;
     return mask;
   }
+  bool is_pair(std::string_view text, std::size_t at) const { return text[at] == '|'; }
   bool is_cut(std::string_view text, std::size_t at) const { return text[at] == '|'; }
 };
 
@@ -110,7 +111,7 @@ void test_as_one_by_one() {
     SegmentCache other;
     std::vector<std::size_t> marks(cuts.size(), kNoMark);
     std::vector<std::uint32_t> ids;
-    SegmentEncoder(BarMasks{}, none.literals, anew ? other : cache, random() % 2 == 0, resolve, parts)
+    SegmentEncoder(BarMasks{}, none.literals, false, anew ? other : cache, random() % 2 == 0, resolve, parts)
         .encode(text, 0, cuts, marks.data(), ids);
     CHECK(ids == expected, "ids that differ");
     CHECK(marks == expected_marks, "marks that differ");
@@ -121,9 +122,9 @@ void test_as_one_by_one() {
   const std::string text = draw_text(random, 500, 3);
   std::vector<std::uint32_t> first, second;
   SegmentCache fresh;
-  SegmentEncoder(BarMasks{}, none.literals, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, first);
+  SegmentEncoder(BarMasks{}, none.literals, false, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, first);
   const std::size_t before = resolve.resolved;
-  SegmentEncoder(BarMasks{}, none.literals, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, second);
+  SegmentEncoder(BarMasks{}, none.literals, false, fresh, false, resolve, parts).encode(text, 0, {}, nullptr, second);
   CHECK(first == second, "the same text twice");
   CHECK(resolve.resolved - before < 25, "nearly all is kept");
 }
@@ -141,7 +142,7 @@ void test_no_literal_is_parted() {
   SegmentCache cache;
   std::vector<std::uint32_t> ids;
   const std::string text = "aaaaaa|bbbbb<x|y>ccccc|ddd<x|y|>|eee";
-  SegmentEncoder(BarMasks{}, one.literals, cache, false, seen, parts).encode(text, 0, {}, nullptr, ids);
+  SegmentEncoder(BarMasks{}, one.literals, false, cache, false, seen, parts).encode(text, 0, {}, nullptr, ids);
   CHECK((seen.segments == std::vector<std::string>{"aaaaaa", "|bbbbb<x|y>ccccc", "|ddd<x", "|y", "|>", "|eee"}),
         "cut at every bar but that of the literal");
 }
@@ -177,9 +178,9 @@ void test_a_growing_cache() {
     expected.push_back(static_cast<std::uint32_t>(std::uint64_t{i} * 7919 % 1'000'003));
     text += '|' + std::to_string(expected.back());
   }
-  SegmentEncoder(BarMasks{}, none.literals, cache, false, resolve, parts).encode(text, 0, {}, nullptr, ids);
+  SegmentEncoder(BarMasks{}, none.literals, false, cache, false, resolve, parts).encode(text, 0, {}, nullptr, ids);
   CHECK(ids == expected && resolve.resolved == ids.size(), "as it grows");
-  SegmentEncoder(BarMasks{}, none.literals, cache, false, resolve, parts).encode(text, 0, {}, nullptr, again);
+  SegmentEncoder(BarMasks{}, none.literals, false, cache, false, resolve, parts).encode(text, 0, {}, nullptr, again);
   CHECK(again == expected, "and then");
   CHECK(resolve.resolved < ids.size() + ids.size() / 2, "more than half of so many are kept");
 }

@@ -97,7 +97,7 @@ void test_parted_entries() {
     for (std::size_t left = random() % 30; left > 0; --left)
       entries.push_back(text.substr(random() % text.size(), 1 + random() % 12));
     ImageWriter writer;
-    PartedEntries::write(writer, entries);
+    PartedEntries::write(writer, entries, false);
     const Image image = writer.finish();
     const PartedEntries parted(image);
     for (std::size_t at = 1; at < text.size(); ++at)

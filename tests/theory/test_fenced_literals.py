@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import families
-from support.synthetic import added, description, native, split
+from support.synthetic import added, description, native, pair, split
 from tokseam.kernels.compile.admission import admit
 from tokseam.kernels.reference import HuggingFaceReference, read_tokenizer
 
@@ -58,22 +58,54 @@ def test_of_real_tokenizers(family: families.Family, rng: random.Random, effort:
             assert ours.tolist() == family.reference.ids(text, False, special), (text, special)
 
 
+#: What a space may stand in front of, and what a piece may be of several kinds of characters.
+MERGES = [("a", "b"), ("ab", "_"), ("_", "a"), (" ", " "), (" ", "a"), ("<", "a"), ("|", ">"), (" ", "("), ("(", "a")]
+SPACED = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+
+
 @pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
-@pytest.mark.parametrize("pattern", [CL100K, GPT2])
-def test_of_literals_drawn_at_random(pattern: str, normalizer: dict[str, Any] | None, rng: random.Random) -> None:
-    """Some that begin with a sign, some that do not; inside each other, and across each other."""
-    merges = [("a", "b"), ("ab", "_"), ("_", "a"), (" ", "a"), ("<", "a"), ("|", ">"), (" ", "("), ("(", "a")]
+@pytest.mark.parametrize("pattern", [CL100K, GPT2, None], ids=["cl100k", "gpt2", "spaced"])
+def test_of_literals_drawn_at_random(
+    pattern: str | None, normalizer: dict[str, Any] | None, rng: random.Random
+) -> None:
+    """Some that begin with a sign, some that do not, some that look around; inside each other, and across each other.
+
+    With a space in front of what follows a literal too, and with special tokens left as text.
+    """
+    native_ones = 0
     for _ in range(40):
-        drawn = {"".join(rng.choices("<|>_ab (", k=rng.randrange(2, 8))) for _ in range(5)}
+        drawn = {"".join(rng.choices("<|>_ab (", k=rng.randrange(1, 8))) for _ in range(5)}
         tokens = [
-            added(literal, 300 + i, special=rng.random() < 0.5, normalized=rng.random() < 0.3)
+            added(
+                literal,
+                300 + i,
+                special=rng.random() < 0.5,
+                normalized=rng.random() < 0.3,
+                rstrip=rng.random() < 0.05,
+                single_word=rng.random() < 0.05,
+            )
             for i, literal in enumerate(sorted(drawn))
         ]
-        ours, reference = native(
-            description([split(pattern)], merges=merges, added_tokens=tokens, normalizer=normalizer)
-        )
-        for text in texts(rng, sorted(drawn), 150):
-            assert ours.encode(text).tolist() == reference.encode(text, add_special_tokens=False).ids, (drawn, text)
+        described = description([split(pattern or GPT2)], merges=MERGES, added_tokens=tokens, normalizer=normalizer)
+        if pattern is None:
+            described["pre_tokenizer"] = SPACED
+        ours, reference = pair(described)
+        native_ones += ours.status == "native"
+        for special in (False, True):
+            reference.encode_special_tokens = special
+            for text in texts(rng, sorted(drawn), 100):
+                wanted = reference.encode(text, add_special_tokens=False).ids
+                assert ours.encode(text, split_special_tokens=special).tolist() == wanted, (drawn, text, special)
+    assert native_ones > 20
+
+
+@pytest.mark.parametrize("literal", ["<x", "<"])
+def test_what_stands_in_front_of_a_literal_does_not_see_it(literal: str) -> None:
+    """Of two spaces the second goes with the sign behind it, but not with a literal."""
+    tokens = [added(literal, 300)]
+    ours, reference = native(description([split(GPT2)], merges=[(" ", " ")], added_tokens=tokens))
+    for text in (f"a  {literal}", f"a  {literal}y", f"{literal}  y", f"a  /{literal}"):
+        assert ours.encode(text).tolist() == reference.encode(text, add_special_tokens=False).ids, text
 
 
 def test_a_literal_costs_no_cuts_elsewhere() -> None:

@@ -190,6 +190,24 @@ def test_literals_rule_out_their_pairs() -> None:
         assert ours.encode(text).tolist() == reference.encode(text).ids
 
 
+@pytest.mark.parametrize(
+    ("piece", "text"),
+    [
+        ("x\u00e9", "xe\u0301"),
+        ("x\u1e69", "xs\u0323\u0307"),
+        ("x\uac01", "x\u1100\u1161\u11a8"),
+        ("x\u0229", "x\u00e9\u0327"),
+    ],
+    ids=["a mark", "two marks", "Hangul", "a mark that goes in between"],
+)
+def test_what_follows_may_change_it(piece: str, text: str) -> None:
+    """Under NFC a text is not cut in front of a character that becomes one which the piece goes on with."""
+    ours, reference = native(description([split(rf"{piece}|[\s\S]")], normalizer={"type": "NFC"}))
+    assert 1 not in ours.cuts(text).tolist()
+    assert ours.cuts("xq").tolist() == [1], "q becomes none of them"
+    assert ours.encode(text).tolist() == reference.encode(text, add_special_tokens=False).ids
+
+
 def test_cuts_of_real_tokenizers(family: families.Family, rng: random.Random, effort: float) -> None:
     """By brute force on hostile text: the reference's ids of the whole are those of the sides, at every position.
 
