@@ -121,11 +121,10 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
     behaviors = [stage.behavior for stage in pipeline.stages]
     changes = _Changes.of(classes, normalizations)
 
-    def cuts(seams: Constraints) -> Pairs:
-        ruled_out = seams.class_pairs(classes, pipeline.space_in_front)
+    def cuts(ruled_out: set[tuple[int, int]]) -> Pairs:
         return changes.allowed(synchronizing_pairs(stages, behaviors, ruled_out))
 
-    pairs = cuts(seams)
+    pairs = cuts(seams.class_pairs(classes, pipeline.space_in_front))
     # Cuts for encoding alone need not give way to literals that are fenced in where they stand (claim 19).
     others = [one for one, is_fenced in zip(tokens, fenced, strict=True) if not is_fenced]
     unfenced = [literal for _, literal in others]
@@ -138,7 +137,7 @@ def compile_pipeline(pipeline: Pipeline) -> Compiled:
         "pairs": np.ascontiguousarray(pairs, dtype=np.uint8),
         "suspect": classes.membership.get(_SUSPECT, np.zeros(classes.count, dtype=bool)).astype(np.uint8),
         "stages": _numbered(stages, behaviors),
-        "segment_pairs": np.ascontiguousarray(cuts(loose), dtype=np.uint8),
+        "segment_pairs": np.ascontiguousarray(cuts(ruled_out), dtype=np.uint8),
         "seamless": np.ascontiguousarray(_seamless(pipeline, stages, behaviors, ruled_out, changes), dtype=np.uint8),
         "looking_on": rectangles(contexts.looking_on, weights),
         "looking_back": rectangles(contexts.looking_back, weights),

@@ -17,6 +17,13 @@ from tokseam.kernels.compile.pipeline import byte_alphabet
 #: Byte -> the character that stands for it in a byte-level vocabulary.
 CHARACTER = {byte: char for char, byte in byte_alphabet().items()}
 
+#: What real tokenizers split by.
+CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
 #: ByteLevel as it stands behind splitting stages: it only maps bytes to characters.
 BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
 

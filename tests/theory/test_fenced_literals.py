@@ -13,15 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support import families
-from support.synthetic import added, description, native, pair, split
+from support.synthetic import CL100K, GPT2, added, description, native, pair, split
 from tokseam.kernels.compile.admission import admit
 from tokseam.kernels.reference import HuggingFaceReference, read_tokenizer
 
-CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 BESIDE = [*" \n\t_-|<>/[](){}\"'.,=#09aestES", "\u00e9", "\u4e2d", "\u00a0", "\u0301", "'s", "  ", "\n\n"]
 BESIDE += [" x", "(x", '("a']
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from support import families, hostile
-from support.synthetic import added, description, native, split
+from support.synthetic import CL100K, GPT2, added, description, native, split
 from tokseam.kernels.compile import synchronizing
 from tokseam.kernels.compile.automaton import DEAD, MATCH, START, STATE, Automaton, Program, build
 from tokseam.kernels.compile.class_probe import probe_atom
@@ -20,11 +20,6 @@ from tokseam.kernels.compile.classes import Classes, partition
 from tokseam.kernels.compile.contexts import context_cuts, rectangles, seamless_pairs
 from tokseam.kernels.compile.regex_syntax import parse
 
-CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DEEPSEEK = (
     r"\p{N}{1,3}",
     "[一-龥぀-ゟ゠-ヿ]+",
