@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .aio import AsyncSession, AsyncTier, connect_async
-from .session import Outcome, Patch
-from .sync import Session, Tier, connect
+from . import errors as errors
 
 if TYPE_CHECKING:
+    from .aio import AsyncSession, AsyncTier, connect_async
     from .embedded import Embedded, EmbeddedSession
+    from .surface import Outcome, Patch
+    from .sync import Session, Tier, connect
 
 __all__ = [
     "AsyncSession",
@@ -29,11 +31,31 @@ __all__ = [
     "connect_async",
 ]
 
+#: Public name -> its module, imported when the name is first asked for: who has a tier should not wait for the engine
+#: to load, nor who has the engine for sockets and an event loop.
+_MODULES = {
+    "AsyncSession": "aio",
+    "AsyncTier": "aio",
+    "Embedded": "embedded",
+    "EmbeddedSession": "embedded",
+    "Outcome": "surface",
+    "Patch": "surface",
+    "Session": "sync",
+    "Tier": "sync",
+    "connect": "sync",
+    "connect_async": "aio",
+}
 
-def __getattr__(name: str) -> object:
-    # A client of a tier should not wait for the engine and the reference to load.
-    if name in ("Embedded", "EmbeddedSession"):
-        from . import embedded
 
-        return getattr(embedded, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which knows the names from above, and should find a misspelt one
+
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -26,7 +26,7 @@ from tokseam.kernels.errors import BadTextError, BadTokenizerError, EngineError
 from . import errors
 from .errors import BadRequestError, ClosedError, UnknownTokenizerError
 from .ids import packed_ids
-from .session import Outcome, Patch, check_range, check_session_id, shared_ends, utf8
+from .surface import Outcome, Patch, check_range, check_session_id, shared_ends, utf8
 
 #: By the path that answered.
 _PATH_COUNTERS = {path: f"path_{path}" for path in ("append", "edit", "fresh", "reference")}

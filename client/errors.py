@@ -5,7 +5,12 @@ After any of them the session or tier it came from is as it was before the call,
 
 from __future__ import annotations
 
-from tokseam.broker import protocol
+from typing import TYPE_CHECKING
+
+from tokseam.broker import constants
+
+if TYPE_CHECKING:
+    from tokseam.broker.protocol import Reply
 
 
 class TokseamError(Exception):
@@ -18,13 +23,13 @@ class TokseamError(Exception):
 class StaleError(TokseamError):
     """The worker's state is of another text. The client sends the full text by itself; seen only if that fails too."""
 
-    code = protocol.STALE
+    code = constants.STALE
 
 
 class BusyError(TokseamError):
     """The tier is full: the caller should come again after `retry_after` seconds. Retried until the call's timeout."""
 
-    code = protocol.BUSY
+    code = constants.BUSY
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -34,13 +39,13 @@ class BusyError(TokseamError):
 class TooLargeError(TokseamError):
     """A text or message is over a limit: the caller must send less, or the operator raise the limit."""
 
-    code = protocol.TOO_LARGE
+    code = constants.TOO_LARGE
 
 
 class BadRequestError(TokseamError, ValueError):
     """The input is wrong; the message names the place: the caller must mend it."""
 
-    code = protocol.BAD_REQUEST
+    code = constants.BAD_REQUEST
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
@@ -51,25 +56,25 @@ class BadRequestError(TokseamError, ValueError):
 class UnknownTokenizerError(TokseamError, LookupError):
     """No tokenizer of this name or hash is registered: the caller must choose another, or the operator add it."""
 
-    code = protocol.UNKNOWN_TOKENIZER
+    code = constants.UNKNOWN_TOKENIZER
 
 
 class UnauthorizedError(TokseamError):
     """The tier does not serve this caller: the operator must allow it."""
 
-    code = protocol.UNAUTHORIZED
+    code = constants.UNAUTHORIZED
 
 
 class ShuttingDownError(TokseamError):
     """The tier is going away: the caller should use another."""
 
-    code = protocol.SHUTTING_DOWN
+    code = constants.SHUTTING_DOWN
 
 
 class InternalError(TokseamError):
     """The tier failed: its operator should look at the log. The request may be tried again."""
 
-    code = protocol.INTERNAL
+    code = constants.INTERNAL
 
 
 class ConnectError(TokseamError, ConnectionError):
@@ -104,9 +109,9 @@ BY_CODE: dict[str, type[TokseamError]] = {
 }
 
 
-def error_of(reply: protocol.Reply) -> TokseamError:
+def error_of(reply: Reply) -> TokseamError:
     """Return the error that a reply with a code other than 'ok' stands for."""
-    if reply.code == protocol.BUSY:
+    if reply.code == constants.BUSY:
         return BusyError(reply.message, (reply.retry_after_ms or 0) / 1000)
     cls = BY_CODE.get(reply.code, InternalError)
     return cls(reply.message)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from tokseam.broker.protocol import Buffer
 
 from .errors import BadRequestError, InternalError
+
+if TYPE_CHECKING:
+    from tokseam.broker.protocol import Buffer
 
 #: Bytes of text in one message of a batch: some tens of milliseconds of work, so that several workers share a batch.
 BATCH_BYTES = 256 * 1024

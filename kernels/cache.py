@@ -10,12 +10,9 @@ import contextlib
 import contextvars
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import platformdirs
 
 #: Bumped whenever the meaning of a payload changes, so that no old file is ever read as a new one.
 FORMAT = 1
@@ -29,7 +26,11 @@ _recording: contextvars.ContextVar[Used | None] = contextvars.ContextVar("record
 def cache_dir() -> Path:
     """Return the cache folder: $TOKSEAM_CACHE_DIR, else the platform's user cache folder."""
     chosen = os.environ.get("TOKSEAM_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tokseam"))
+    if chosen:
+        return Path(chosen)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tokseam"))
 
 
 def _path(kind: str, key: str) -> Path:
@@ -81,6 +82,8 @@ def write(path: Path, *parts: Any) -> bool:
 
     Two that write the same file at once both do so in full; the later one stays.
     """
+    import tempfile  # here, as reading needs none of it
+
     made = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

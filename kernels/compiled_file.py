@@ -14,20 +14,17 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import _native, cache
-from .compile import class_probe
-from .compile.tables import Compiled
+from . import _native, cache, engines
 from .facts import Facts, join, part
+
+if TYPE_CHECKING:
+    from .compile.tables import Compiled
 
 #: Compiled files that are kept, those used last; about 10 MB each.
 MAX_FILES = 64
-
-#: The distributions whose engines answer for the two dialects.
-_ENGINES = {"onig": "tokenizers", "rust": "tiktoken"}
 
 
 class Read(NamedTuple):
@@ -79,7 +76,7 @@ def find(content_sha256: str, folder: Path | None = None) -> Kept | None:
         if kept is not None:
             cache.touch(path)
         return kept
-    except (_native.BadImage, KeyError, TypeError, ValueError, AttributeError, OSError):
+    except (_native.BadImage, KeyError, TypeError, ValueError, AttributeError, ImportError, OSError):
         return None
 
 
@@ -93,7 +90,7 @@ def keep(sha256: str, compiled: Compiled | None, reason: str, origin: Origin, pr
         "sha256": sha256,
         "reason": reason,
         "dialect": origin.dialect,
-        "engine": engine_identity(origin.dialect),
+        "engine": engines.identity(origin.dialect),
         "files": [list(file) for file in origin.files],
         "probes": [[kind, key, digest] for (kind, key), digest in sorted(probes.items())],
         "facts": small,
@@ -110,7 +107,7 @@ def keep(sha256: str, compiled: Compiled | None, reason: str, origin: Origin, pr
 
 def _read(path: Path, image: _native.Image, folder: Path | None) -> Kept | None:
     described, table = part(image.facts)
-    if described["engine"] != engine_identity(described["dialect"]):
+    if described["engine"] != engines.identity(described["dialect"]):
         return None
     for kind, key, digest in described["probes"]:
         if cache.kept_digest(kind, key) not in (digest, None):
@@ -125,19 +122,6 @@ def _read(path: Path, image: _native.Image, folder: Path | None) -> Kept | None:
 
 def _key(content_sha256: str) -> bytes:
     return hashlib.sha256(f"{_native.IMAGE_FORMAT}\0{content_sha256}\0{_code_digest()}".encode()).digest()
-
-
-def engine_identity(dialect: str) -> str:
-    """Return which reference engine is installed for a dialect: its version, and the digest of its installer's record.
-
-    Two builds of one version are told apart by the record, where there is one.
-    """
-    return f"{class_probe.engine_version(dialect)} {_record_digest(_ENGINES[dialect])}"
-
-
-@functools.cache
-def _record_digest(distribution: str) -> str:
-    return hashlib.sha256((metadata.distribution(distribution).read_text("RECORD") or "").encode()).hexdigest()
 
 
 @functools.lru_cache(maxsize=1)

@@ -15,8 +15,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from . import _native, cache, compiled_file
-from .compile.admission import admit, admit_by_small_reference
-from .compile.refusal import Refusal
 from .errors import UnsupportedError
 from .facts import Facts
 from .offsets import Trimmer
@@ -251,8 +249,14 @@ def load(source: Source) -> Tokenizer:
     """
     opened = open_source(source)
     kept = compiled_file.find(opened.content_sha256, opened.folder)
-    if kept is not None:
-        return _kept(opened, kept)
+    return _compiled(opened) if kept is None else _kept(opened, kept)
+
+
+def _compiled(opened: Opened) -> Tokenizer:
+    # Here: most loads find a compiled file, and should not wait for the compiler and the reference to be imported.
+    from .compile.admission import admit, admit_by_small_reference
+    from .compile.refusal import Refusal
+
     content = opened.json()
     compiled, reason, made = None, "", None
     with cache.recording() as probes:

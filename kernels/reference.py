@@ -10,14 +10,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import AddedToken
-from tokenizers import Tokenizer as HfTokenizer
 
 from .errors import BadIdError, BadTextError, BadTokenizerError, UnsupportedError
+
+# Imported where one is made: most native tokenizers never ask their reference.
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
+    from tokenizers import Tokenizer as HfTokenizer
 
 Text = str | bytes | bytearray | memoryview  # a str, or UTF-8 bytes
 Ids = npt.NDArray[np.uint32]
@@ -76,6 +79,8 @@ def bad_text(text: str, error: UnicodeEncodeError) -> BadTextError:
 
 def read_tokenizer(content: bytes) -> HfTokenizer:
     """Build a `tokenizers.Tokenizer` from a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
+    from tokenizers import Tokenizer as HfTokenizer
+
     try:
         return HfTokenizer.from_str(content.decode())
     except BaseException as error:  # the reference panics (a BaseException) on some files
@@ -126,7 +131,7 @@ class HuggingFaceReference:
         if self._without_post_processor is None:
             content: dict[str, Any] = json.loads(self._tokenizer.to_str())
             content["post_processor"] = None
-            self._without_post_processor = HfTokenizer.from_str(json.dumps(content))
+            self._without_post_processor = type(self._tokenizer).from_str(json.dumps(content))
         return self._without_post_processor
 
     def pieces(self, text: str) -> Positions:

@@ -20,17 +20,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer as HfTokenizer
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import BadTokenizerError
 from .reference import HuggingFaceReference, Reference, TiktokenReference
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as HfTokenizer
+
 #: Bytes of a file that are read at once: its content need not be in memory in whole to be named.
 _PART_BYTES = 1 << 18
 
-Source = str | os.PathLike[str] | HfTokenizer | Any
+Source: TypeAlias = "str | os.PathLike[str] | HfTokenizer | Any"
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,12 @@ def open_source(source: Source) -> Opened:
     """Read a tokenizer's content. Raises BadTokenizerError when the source can't be read."""
     if isinstance(source, (str, os.PathLike)):
         return _OpenedFile(Path(source))
-    if isinstance(source, HfTokenizer):
-        return _OpenedContent(source.to_str().encode())
     if type(source).__module__.split(".")[0] == "tiktoken":
         return _OpenedEncoding(source)
+    from tokenizers import Tokenizer as HfTokenizer
+
+    if isinstance(source, HfTokenizer):
+        return _OpenedContent(source.to_str().encode())
     raise BadTokenizerError(
         "a tokenizer is a path to a tokenizer.json, a tokenizers.Tokenizer or a tiktoken.Encoding, "
         f"not {type(source).__name__}"

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tokseam.kernels.compile.class_probe import Members, engine_version, every_character, members_of, probe_atom
+from tokseam.kernels import engines
+from tokseam.kernels.compile.class_probe import Members, every_character, members_of, probe_atom
 from tokseam.kernels.compile.regex_syntax import Dialect
 
 #: Characters shown of those that only one of the two holds.
@@ -71,7 +72,7 @@ def differences() -> Iterator[Difference]:
         for dialect in dialects:
             by_engine = probe_atom(atom, dialect)
             yield Difference(
-                engine_version(dialect),
+                engines.version(dialect),
                 atom,
                 name,
                 int(by_engine.sum()),

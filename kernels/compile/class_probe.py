@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import PreTokenizedString, Regex, pre_tokenizers
 
-from .. import cache
+from .. import cache, engines
 from .refusal import Refusal
 from .regex_syntax import Dialect
 
@@ -58,19 +57,6 @@ def members_of(text: str) -> Members:
     return members
 
 
-def engine_version(dialect: str) -> str:
-    """Return the distribution and version that answers for a dialect."""
-    name = "tiktoken" if dialect == "rust" else "tokenizers"
-    return f"{name} {_version(name)}"
-
-
-@functools.cache
-def _version(name: str) -> str:
-    # PERF: reads and parses a file, some hundred times a compile without the cache; the engine that this process has
-    # loaded stays the same.
-    return metadata.version(name)
-
-
 def probe_atom(source: str, dialect: Dialect) -> Members:
     """Return the members of one atom. Raises Refusal when the engine does not accept it."""
     return _cached(f"{dialect}\0{source}", dialect, lambda: (_probe_onig if dialect == "onig" else _probe_rust)(source))
@@ -109,7 +95,7 @@ def probe_split_spaces() -> Members:
 
 
 def _cached(what: str, dialect: str, probe: Any) -> Members:
-    key = f"{engine_version(dialect)}\0{what}"
+    key = f"{engines.version(dialect)}\0{what}"
     packed = cache.get("classes", key)
     if packed is None or len(packed) != CODE_POINTS // 8:
         members: Members = probe()

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import normalizers
 
-from .. import cache
-from .class_probe import CODE_POINTS, Members, engine_version, every_character, parts
+from .. import cache, engines
+from .class_probe import CODE_POINTS, Members, every_character, parts
 from .refusal import Refusal
 
 Form = Literal["NFC", "NFKC", "NFD", "NFKD", "Lowercase"]
@@ -188,7 +188,7 @@ class Normalization:
 
 def probe_normalization(form: Form) -> Normalization:
     """Return the reference's tables of a form. Raises Refusal when tables cannot reproduce what it does."""
-    key = f"{form} {engine_version('onig')}"
+    key = f"{form} {engines.version('onig')}"
     kept = cache.get("normalization", key)
     if kept is not None:
         decomposition, order, composition = json.loads(kept)

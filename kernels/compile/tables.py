@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from .. import _native
 from ..facts import Facts
-from ..offsets import trim_tables
 from .automaton import Automaton, Program, build
 from .class_probe import (
     CODE_POINTS,
@@ -49,6 +48,7 @@ from .pipeline import (
 )
 from .refusal import Refusal
 from .synchronizing import Pairs, synchronizing_pairs
+from .trimming import trim_tables
 
 #: Characters of added-token literals that get a class of their own, so that a literal rules out fewer pairs; beyond
 #: this many, the

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tokseam.kernels import cache
+from tokseam.kernels import cache, engines
 from tokseam.kernels.compile import class_probe, normalization
 from tokseam.scripts import unicode_report
 from tokseam.scripts.doctor import command
@@ -53,7 +55,7 @@ def test_another_atom_or_version_is_another_file(
     class_probe.probe_atom("a", "onig")
     class_probe.probe_atom("[a]", "onig")
     assert (probed, len(files(kept))) == (["a", "[a]"], 2)
-    monkeypatch.setattr(class_probe, "engine_version", lambda dialect: f"tokenizers 99.0 ({dialect})")
+    monkeypatch.setattr(engines, "version", lambda dialect: f"tokenizers 99.0 ({dialect})")
     class_probe.probe_atom("a", "onig")
     assert (probed, len(files(kept))) == (["a", "[a]", "a"], 3), "what another version told is not believed"
     monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
@@ -62,12 +64,42 @@ def test_another_atom_or_version_is_another_file(
 
 
 def test_the_version_is_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert class_probe.engine_version("onig") == f"tokenizers {class_probe.metadata.version('tokenizers')}"
-    # A process asks once: the engine that it has loaded stays as it is.
-    monkeypatch.setattr(class_probe, "_version", class_probe._version.__wrapped__)
-    monkeypatch.setattr(class_probe.metadata, "version", lambda name: "99.0")
-    assert class_probe.engine_version("onig") == "tokenizers 99.0"
-    assert class_probe.engine_version("rust") == "tiktoken 99.0"
+    for dialect, name in (("onig", "tokenizers"), ("rust", "tiktoken")):
+        assert engines.version(dialect) == f"{name} {metadata.version(name)}"
+        record = metadata.distribution(name).read_text("RECORD") or ""
+        wanted = f"{name} {metadata.version(name)} {hashlib.sha256(record.encode()).hexdigest()}"
+        assert engines.identity(dialect) == wanted
+        # The same by the long way, where the metadata do not lie beside the package.
+        engines._installed.cache_clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(engines, "_beside_package", lambda name: None)
+            assert engines.identity(dialect) == wanted
+            # A process asks once: the engine that it has loaded stays as it is.
+            patched.setattr(metadata, "distribution", lambda name: pytest.fail("asked again"))
+            assert engines.identity(dialect) == wanted
+        engines._installed.cache_clear()
+
+
+def test_two_versions_beside_each_other_are_left_to_the_installer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a broken upgrade leaves behind: beside the package alone nobody can tell which of them it is."""
+    (tmp_path / "engine_of_this_test").mkdir()
+    (tmp_path / "engine_of_this_test" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(version: str) -> Path:
+        folder = tmp_path / f"engine_of_this_test-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: engine_of_this_test\nVersion: {version}\n\n")
+        return folder
+
+    assert engines._beside_package("engine_of_this_test") is None
+    first = install("1.0")
+    assert engines._beside_package("engine_of_this_test") == first
+    assert engines._installed.__wrapped__("engine_of_this_test") == ("1.0", hashlib.sha256(b"").hexdigest())
+    install("2.0")
+    assert engines._beside_package("engine_of_this_test") is None
 
 
 def flip_a_bit(content: bytes) -> bytes:
@@ -96,7 +128,7 @@ def test_a_damaged_file_is_rebuilt(damage: str, kept: Path, probed: list[str]) -
 
 def test_a_sound_file_of_another_length_is_not_believed(kept: Path, probed: list[str]) -> None:
     right = class_probe.probe_atom(r"\s", "onig")
-    cache.put("classes", f"{class_probe.engine_version('onig')}\0onig\0\\s", b"short")
+    cache.put("classes", f"{engines.version('onig')}\0onig\0\\s", b"short")
     assert np.array_equal(class_probe.probe_atom(r"\s", "onig"), right)
     assert len(probed) == 2
 
@@ -107,7 +139,7 @@ def test_normalization_tables_follow_the_version_too(kept: Path, monkeypatch: py
     known = files(kept)
     known[0].write_bytes(flip_a_bit(known[0].read_bytes()))
     assert normalization.probe_normalization("NFC").composition == first.composition
-    monkeypatch.setattr(normalization, "engine_version", lambda dialect: "tokenizers 99.0")
+    monkeypatch.setattr(engines, "version", lambda dialect: "tokenizers 99.0")
     normalization.probe_normalization("NFC")
     assert len(files(kept)) == len(known) + 1
 

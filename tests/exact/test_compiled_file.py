@@ -15,8 +15,7 @@ import pytest
 from support.families import Family
 from support.synthetic import added, description, split
 from tokenizers import Tokenizer as HfTokenizer
-from tokseam.kernels import _native, cache, compiled_file, engine
-from tokseam.kernels.compile import class_probe
+from tokseam.kernels import _native, cache, compiled_file, engine, engines
 from tokseam.kernels.errors import BadTokenizerError
 from tokseam.kernels.reference import HuggingFaceReference
 
@@ -229,26 +228,40 @@ def test_another_reference_engine_makes_it_anew(
     source: Path, kept: Path, builds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.load(source)
-    monkeypatch.setattr(class_probe, "engine_version", lambda dialect: f"another {dialect} 99.0")
+    monkeypatch.setattr(engines, "version", lambda dialect: f"another {dialect} 99.0")
     engine.load(source)
     assert len(builds) == 2
     engine.load(source)
     assert len(builds) == 2
     # Another build of the same version tells itself by its installer's record.
-    monkeypatch.setattr(compiled_file, "_record_digest", lambda distribution: "otherwise installed")
+    monkeypatch.setattr(engines, "_installed", lambda name: ("99.0", "otherwise installed"))
     engine.load(source)
     assert len(builds) == 3
+
+
+def test_a_reference_engine_that_is_gone_makes_it_anew(
+    source: Path, kept: Path, builds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = engine.load(source)
+
+    def gone(name: str) -> tuple[str, str]:
+        raise ModuleNotFoundError(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engines, "_installed", gone)
+        assert compiled_file.find(loaded.sha256) is None
+    assert compiled_file.find(loaded.sha256) is not None
 
 
 def test_other_class_data_makes_it_anew(
     source: Path, kept: Path, builds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     r"""A table of \p{L} that is not the one it was compiled from."""
-    monkeypatch.setattr(class_probe, "engine_version", lambda dialect: f"{dialect} of this test {kept}")
+    monkeypatch.setattr(engines, "version", lambda dialect: f"{dialect} of this test {kept}")
     engine.load(source)
     engine.load(source)
     assert len(builds) == 1
-    key = f"{class_probe.engine_version('onig')}\0onig\0\\p{{L}}"
+    key = f"{engines.version('onig')}\0onig\0\\p{{L}}"
     table = cache.get("classes", key)
     assert table is not None
     cache.put("classes", key, table[:-1] + bytes([table[-1] ^ 1]))
