@@ -111,6 +111,9 @@ def test_load_cold_and_warm() -> None:
     (row,) = load.run(todo)
     assert row["runs"] == 2
     assert row["memory"]["pss"] > path.stat().st_size / 1024**2, "it holds more than its file"
+    assert row["import_seconds"] > 0
+    assert row["load_seconds"] > 0
+    assert row["import_seconds"] + row["load_seconds"] < 2 * row["seconds"], "of medians, each a part of the whole"
     assert load.tables([row])[0].row_count == 1
 
 
