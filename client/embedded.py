@@ -240,6 +240,9 @@ class EmbeddedSession:
         self._turn: str | None = None
         #: What `ids` gave out, kept equal to the engine's; None until somebody asks.
         self._live: list[int] | None = None
+        #: False from before the engine changes until `_live` has followed. Who finds it so between calls finds one that
+        #: was broken off (KeyboardInterrupt, MemoryError), and takes the engine's word.
+        self._settled = True
         #: Whether a call was answered. Before, there are no ids, even where an empty text has some.
         self._answered = False
         self._last: Outcome | None = None
@@ -341,11 +344,24 @@ class EmbeddedSession:
 
     def _begin(self) -> float:
         self._check_open()
-        return time.perf_counter()
+        started = time.perf_counter()
+        self._settle()
+        return started
+
+    def _settle(self) -> None:
+        if self._settled:
+            return
+        if self._live is not None:
+            self._live[:] = self._given()
+        self._settled = True
+
+    def _given(self) -> list[int]:
+        return self._engine.ids_list() if self._answered else []
 
     def _all(self) -> list[int]:
+        self._settle()
         if self._live is None:
-            self._live = self._engine.ids_list() if self._answered else []
+            self._live = self._given()
         return self._live
 
     def _copy(self) -> list[int]:
@@ -356,11 +372,12 @@ class EmbeddedSession:
         _checked_type(delta, "delta")
         if not delta and self._answered:
             return self._nothing(started)
+        self._unsettle()
         try:
             splice = self._engine.append_list(delta)
         except EngineError as error:
+            self._settled = True
             raise client_error(error, "delta") from None
-        self._turn = None
         return self._done(splice, started)
 
     def _become(self, text: str) -> Patch:
@@ -377,13 +394,18 @@ class EmbeddedSession:
     def _replace(self, start: int, stop: int, text: str, place: str, offset: int, started: float) -> Patch:
         if start == stop and not text and self._answered:
             return self._nothing(started)
+        self._unsettle()
         try:
             splice = self._engine.replace_list(start, stop, text)
         except EngineError as error:
+            self._settled = True
             utf8(text, place, offset)  # names the position in the caller's text
             raise client_error(error, place) from None
-        self._turn = None
         return self._done(splice, started)
+
+    def _unsettle(self) -> None:
+        self._turn = None
+        self._settled = False
 
     def _nothing(self, started: float) -> Patch:
         self._last = Outcome("append", 0, time.perf_counter() - started)
@@ -392,11 +414,12 @@ class EmbeddedSession:
 
     def _done(self, splice: tuple[int, int, list[int]], started: float) -> Patch:
         if not self._answered:
-            self._answered = True
             splice = (0, 0, self._engine.ids_list())
         start, stop, ids = splice
         if self._live is not None:
             self._live[start:stop] = ids
+        self._answered = True
+        self._settled = True
         path, chars_encoded = self._engine.work
         self._last = Outcome(path, chars_encoded, time.perf_counter() - started)
         self._owner._count(_PATH_COUNTERS[path], chars_encoded)

@@ -2,8 +2,13 @@
 
 It keeps the text (to find a turn's change, and to send it again in full when the worker lost its state), the live ids,
 and the base: the revision and digest that the worker stood at when it last answered. A call is three steps: plan a
-change, make its message, take the reply; nothing of the state changes before the third. Limits: no sockets, no clock;
-the caller sees to it that one call is under way at a time.
+change, make its message, take the reply; nothing of the state changes before the third.
+
+The third may be broken off anywhere (KeyboardInterrupt, MemoryError). Text and base are values, replaced at one stroke;
+the live ids are changed in place, between two marks. Who finds the first without the second sends the full text, whose
+answer is compared with the ids as they are.
+
+Limits: no sockets, no clock; the caller sees to it that one call is under way at a time.
 """
 
 from __future__ import annotations
@@ -74,12 +79,15 @@ class Turns:
     def __init__(self, tokenizer: str, flags: int) -> None:
         self.tokenizer = tokenizer
         self.flags = flags
+        #: Never changed in place, but replaced by another.
         self.text = PieceText()
-        #: The ids of `text`, always; empty until the first answer. Changed in place, since callers may hold it.
+        #: The ids of `text`, if they are an answer to it. Changed in place, since callers may hold it.
         self.ids: list[int] = []
-        #: None until the first answer, and after the worker was found to have lost the session.
+        #: None until the first answer, after the worker was found to have lost the session, and after an answer that
+        #: was not taken to the end.
         self.base: Base | None = None
-        #: Whether `ids` are an answer. An empty text may have ids too (from add_special_tokens).
+        #: Whether `ids` are an answer to `text`: not before the first (an empty text may have ids too, from
+        #: add_special_tokens), nor while one is taken.
         self.answered = False
 
     def fork(self) -> Turns:
@@ -131,9 +139,7 @@ class Turns:
     def _whole(self, change: Change) -> str:
         if change.whole is not None:
             return change.whole
-        after = self.text.copy()
-        _apply(after, change)
-        return str(after)
+        return str(_changed(self.text, change))
 
     # -- take -------------------------------------------------------------------------------------------------
 
@@ -151,12 +157,13 @@ class Turns:
             patch = Patch(reply.start, reply.stop, id_list(reply.body[0]))
         if not 0 <= patch.start <= patch.stop <= len(self.ids):
             raise InternalError(f"the answer patches ids {patch.start}:{patch.stop} of {len(self.ids)}")
+        text = _changed(self.text, change)
+        base = Base(reply.revision, digest)
+        self.base = None
+        self.answered = False
         self.ids[patch.start : patch.stop] = patch.ids
-        if change.whole is not None:
-            self.text.set(change.whole)
-        else:
-            _apply(self.text, change)
-        self.base = Base(reply.revision, digest)
+        self.text = text
+        self.base = base
         self.answered = True
         return patch
 
@@ -164,11 +171,15 @@ class Turns:
         return Patch(len(self.ids), len(self.ids), [])
 
 
-def _apply(text: PieceText, change: Change) -> None:
+def _changed(text: PieceText, change: Change) -> PieceText:
+    if change.whole is not None:
+        return PieceText(change.whole)
+    after = text.copy()
     if change.start == text.length:
-        text.append(change.text)
+        after.append(change.text)
     else:
-        text.edit(change.start, change.stop, change.text)
+        after.edit(change.start, change.stop, change.text)
+    return after
 
 
 def patch_between(old: list[int], new: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Patch:

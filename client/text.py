@@ -32,7 +32,7 @@ class PieceText:
         return self._pieces[0][0] if self._pieces else ""
 
     def copy(self) -> PieceText:
-        twin = PieceText()
+        twin = PieceText.__new__(PieceText)
         twin._pieces = self._pieces.copy()
         twin.length = self.length
         return twin

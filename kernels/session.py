@@ -121,22 +121,22 @@ class ReferenceSession:
     def __init__(self, reference: Reference, add_special_tokens: bool, split_special_tokens: bool) -> None:
         self._reference = reference
         self._flags = (add_special_tokens, split_special_tokens)
-        self._text = ""
-        #: Always the reference's ids of _text under _flags.
-        self._ids = reference.encode("", *self._flags)
+        #: The text and the reference's ids of it under _flags: replaced together, at one stroke.
+        self._held: tuple[str, Ids] = ("", reference.encode("", *self._flags))
         self._work = Work("reference", 0)
 
     @property
     def chars(self) -> int:
-        return len(self._text)
+        return len(self._held[0])
 
     @property
     def token_count(self) -> int:
-        return len(self._ids)
+        return len(self._held[1])
 
     @property
     def memory_bytes(self) -> int:
-        return len(self._text.encode()) + self._ids.nbytes
+        text, ids = self._held
+        return len(text.encode()) + ids.nbytes
 
     @property
     def unshared_bytes(self) -> int:
@@ -150,11 +150,12 @@ class ReferenceSession:
         return self._become(as_text(text))
 
     def append(self, delta: Text) -> Splice:
-        return self._become(self._text + as_text(delta))
+        return self._become(self._held[0] + as_text(delta))
 
     def edit(self, start: int, stop: int, replacement: Text) -> Splice:
-        check_range(start, stop, len(self._text))
-        return self._become(self._text[:start] + as_text(replacement) + self._text[stop:])
+        text = self._held[0]
+        check_range(start, stop, len(text))
+        return self._become(text[:start] + as_text(replacement) + text[stop:])
 
     def append_packed(self, delta: bytes) -> PackedSplice:
         return _as_packed(self.append(delta), self._work)
@@ -169,7 +170,7 @@ class ReferenceSession:
         return _as_list(self.edit(start, stop, replacement))
 
     def shared_ends(self, text: str) -> tuple[int, int]:
-        return _native.shared_ends(self._text, text)
+        return _native.shared_ends(self._held[0], text)
 
     def fork(self) -> ReferenceSession:
         twin = ReferenceSession.__new__(ReferenceSession)
@@ -177,18 +178,18 @@ class ReferenceSession:
         return twin
 
     def text(self) -> str:
-        return self._text
+        return self._held[0]
 
     def ids(self) -> Ids:
-        copy: Ids = self._ids.copy()
+        copy: Ids = self._held[1].copy()
         return copy
 
     def ids_list(self) -> list[int]:
-        return _native.list_of(self._ids)
+        return _native.list_of(self._held[1])
 
     def _become(self, text: str) -> Splice:
-        old, new = self._ids, self._reference.encode(text, *self._flags)
-        self._text, self._ids = text, new
+        old, new = self._held[1], self._reference.encode(text, *self._flags)
+        self._held = (text, new)
         self._work = Work("reference", len(text))
         return splice_between(old, new)
 

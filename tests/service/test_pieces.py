@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tokseam.broker import endpoints
 from tokseam.broker.endpoints import Claim, EndpointError, back_endpoint, check_endpoint
-from tokseam.client import session, text
+from tokseam.client import surface, text
 from tokseam.client.errors import BadRequestError
 from tokseam.client.ids import batches, flat_ids, packed_ids
 from tokseam.client.session import change_between, patch_between
@@ -26,7 +26,7 @@ from tokseam.workers.speed import STALE_S, TELLING_BYTES, Speed
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("module", [endpoints, session, pinning])
+@pytest.mark.parametrize("module", [endpoints, surface, pinning])
 def test_examples_in_docstrings(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
