@@ -83,7 +83,9 @@ def make_private_folder(folder: Path) -> None:
     Raises EndpointError.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Folders above it that are missing too: a runtime directory that others could write is not looked for again.
+        for missing in [*(above for above in reversed(folder.parents) if not above.exists()), folder]:
+            missing.mkdir(mode=0o700, exist_ok=True)
         status = folder.stat()
     except OSError as error:
         raise EndpointError(f"{folder}: {error.strerror}") from None

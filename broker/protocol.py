@@ -51,8 +51,6 @@ Limits: no sockets, no clock, no policy (routing.py), no meaning of text (worker
 from __future__ import annotations
 
 import hashlib
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -86,6 +84,7 @@ from .constants import (
     UNAUTHORIZED,
     UNKNOWN_TOKENIZER,
 )
+from .meeting import default_endpoint, runtime_directory
 
 Buffer = bytes | memoryview
 
@@ -764,20 +763,6 @@ def digest_change(previous: bytes, op: str, start: int, stop: int, payload: Buff
     state = hashlib.blake2b(previous + op.encode() + b"\0" + place, digest_size=DIGEST_BYTES)
     state.update(payload)
     return state.digest()
-
-
-def runtime_directory() -> str:
-    """Return the folder of this user's endpoints; the broker makes it, mode 0700."""
-    import platformdirs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that XDG_RUNTIME_DIR is not set: the fallback serves as well
-        return platformdirs.user_runtime_dir("tokseam")
-
-
-def default_endpoint() -> str:
-    """Return the endpoint where broker and client meet when nobody names one: TOKSEAM_ENDPOINT, or this user's own."""
-    return os.environ.get("TOKSEAM_ENDPOINT") or f"ipc://{runtime_directory()}/front.sock"
 
 
 __all__ = [

@@ -6,14 +6,16 @@ import doctest
 import os
 import random
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tokseam.broker import endpoints
+from tokseam.broker import endpoints, protocol
 from tokseam.broker.endpoints import Claim, EndpointError, back_endpoint, check_endpoint
 from tokseam.client import surface, text
 from tokseam.client.errors import BadRequestError
@@ -112,6 +114,53 @@ def test_ids_and_batches() -> None:
 def test_bad_endpoints_say_why(endpoint: str, says: str) -> None:
     with pytest.raises(EndpointError, match=says.replace("(", r"\(")):
         check_endpoint(endpoint)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+@pytest.mark.parametrize("chosen", ["made before", "missing", "missing/and its parent"])
+def test_the_runtime_directory_stays_where_it_is(
+    chosen: str, umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may look for it before a broker makes it, and after."""
+    folder = tmp_path / chosen
+    if chosen == "made before":
+        folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.delenv("TOKSEAM_ENDPOINT", raising=False)
+    endpoint = protocol.default_endpoint()
+    assert endpoint == f"ipc://{folder}/tokseam/front.sock"
+    before = os.umask(umask)
+    try:
+        claim = Claim(endpoint)
+    finally:
+        os.umask(before)
+    try:
+        assert protocol.default_endpoint() == endpoint
+        assert all(stat.S_IMODE(one.stat().st_mode) == 0o700 for one in (folder, folder / "tokseam"))
+    finally:
+        claim.release()
+
+
+def test_a_runtime_directory_of_others_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    for chosen in ("", "run/relative", str(open_to_all)):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", chosen)
+        assert not protocol.runtime_directory().startswith((str(tmp_path), "run"))
+        assert os.path.isabs(protocol.runtime_directory())
+    # As another user, with this one's variable: nothing here is that user's, and neither is what lies in /tmp.
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(mine))
+    assert protocol.runtime_directory() == f"{mine}/tokseam"
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 12_345)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert protocol.runtime_directory() == f"{tmp_path}/runtime-{user + 12_345}/tokseam"
+    (tmp_path / f"runtime-{user + 12_345}").mkdir(mode=0o700)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        protocol.runtime_directory()
 
 
 def test_good_endpoints() -> None:
