@@ -14,12 +14,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tokseam.scripts.tokenizer_catalogue import name_shared_folder
+
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = CHECKOUT / "bench" / "results"
 
 sys.path.insert(0, str(CHECKOUT / "tests"))
-if "TOKSEAM_SHARED" not in os.environ and (CHECKOUT / ".." / "shared" / "data").is_dir():
-    os.environ["TOKSEAM_SHARED"] = str((CHECKOUT / ".." / "shared").resolve())
+name_shared_folder(CHECKOUT)
 
 
 def machine() -> dict[str, Any]:

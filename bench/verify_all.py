@@ -20,9 +20,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tokseam.scripts.tokenizer_catalogue import name_shared_folder, shared_folder
+
 ROOT = Path(__file__).resolve().parents[1]
-DEFAULT_FOLDER = ROOT.parent / "shared" / "data" / "tokenizers"
-DEFAULT_CORPUS = ROOT.parent / "shared" / "data" / "multi"
+name_shared_folder(ROOT)
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """Give a command line --folder, of tokenizer.json files; to be named where there is no shared folder."""
+    shared = shared_folder()
+    found = shared and shared / "data" / "tokenizers"
+    parser.add_argument("--folder", type=Path, default=found, required=found is None)
+
+
+def default_corpus() -> Path | None:
+    shared = shared_folder()
+    found = shared and shared / "data" / "multi"
+    return found if found is not None and found.is_dir() else None
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -82,8 +96,8 @@ def total(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER)
-    parser.add_argument("--corpus", type=Path, default=DEFAULT_CORPUS if DEFAULT_CORPUS.is_dir() else None)
+    add_folder(parser)
+    parser.add_argument("--corpus", type=Path, default=default_corpus())
     parser.add_argument("--budget", default="20m", help="of each tokenizer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")

@@ -77,3 +77,12 @@ make_environment() {
         fail "the installation failed; what pip and the compiler said stands above"
     printf '%s %s\n' "$stamp" "$extras" >"$venv/tokseam-stamp"
 }
+
+# Name the optional folder of large test data in TOKSEAM_SHARED, where it lies beside this checkout and none is named:
+# what is installed can't know of the checkout.
+name_shared_folder() {
+    if [[ -z ${TOKSEAM_SHARED:-} && -d $root/../shared/data ]]; then
+        TOKSEAM_SHARED=$(cd -- "$root/../shared" && pwd)
+        export TOKSEAM_SHARED
+    fi
+}

@@ -183,6 +183,16 @@ def shared_folder() -> Path | None:
     return next((folder.resolve() for folder in candidates if (folder / "data").is_dir()), None)
 
 
+def name_shared_folder(checkout: Path) -> None:
+    """Name the folder beside a checkout in TOKSEAM_SHARED, where none is named: the package may be installed elsewhere.
+
+    So this process finds it, and every one that it starts.
+    """
+    beside = (checkout / ".." / "shared").resolve()
+    if not os.environ.get("TOKSEAM_SHARED") and (beside / "data").is_dir():
+        os.environ["TOKSEAM_SHARED"] = str(beside)
+
+
 def _installed_file(entry: Entry) -> Path | None:
     if entry.installed is None:
         return None

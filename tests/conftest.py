@@ -18,12 +18,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import families
 from tokseam.kernels import cache
+from tokseam.scripts.tokenizer_catalogue import name_shared_folder
 
 CHECKOUT = Path(__file__).parents[1]
 
-# The package under test may be installed elsewhere: tell it where this checkout's optional data lies.
-if "TOKSEAM_SHARED" not in os.environ and (CHECKOUT / ".." / "shared" / "data").is_dir():
-    os.environ["TOKSEAM_SHARED"] = str((CHECKOUT / ".." / "shared").resolve())
+name_shared_folder(CHECKOUT)
 
 
 def _cache_of_our_own() -> None:

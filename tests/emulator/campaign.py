@@ -30,7 +30,7 @@ from .device import Device, EmulatorError, Host, Kernels
 
 sys.path.insert(0, str(build.ROOT))
 
-from bench.verify_all import DEFAULT_FOLDER, unpacked
+from bench.verify_all import add_folder, unpacked
 
 #: Documents of a batch, drawn from these.
 BATCHES = (1, 2, 5, 17, 60, 150)
@@ -110,7 +110,7 @@ def campaign(path: Path, name: str, documents_wanted: int, seed: int, kernels: K
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER)
+    add_folder(parser)
     parser.add_argument("--documents", type=int, default=100_000, help="of all tokenizers together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")

@@ -40,7 +40,7 @@ from .device import Device, EmulatorError, Host, Kernels
 
 sys.path.insert(0, str(build.ROOT))
 
-from bench.verify_all import DEFAULT_FOLDER, unpacked
+from bench.verify_all import add_folder, unpacked
 
 #: Documents of a batch, drawn from these, and bytes of one at most, unless a single text has more.
 BATCHES, BATCH_BYTES = (1, 2, 5, 17, 60, 150), 1 << 20
@@ -305,7 +305,7 @@ def summary(records: Sequence[Record], largest_bytes: int, not_native: Sequence[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER)
+    add_folder(parser)
     parser.add_argument("--only", nargs="*", default=None, help="names of tokenizers, without .json")
     parser.add_argument("--largest", type=int, default=LARGEST_BYTES, help="bytes of the largest bucket to fill")
     parser.add_argument("--json", type=Path, default=None)

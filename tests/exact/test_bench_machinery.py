@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 
 import pytest
 from tokseam.scripts import tokenizer_catalogue
+from tokseam.scripts.tokenizer_catalogue import name_shared_folder, shared_folder
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from bench import job, marking, peers, process_memory, report, subjects
+from bench import job, marking, peers, process_memory, report, subjects, verify_all
 from bench.case import Options
 from bench.cases import append, edit, fresh, hostile, load, memory
 
@@ -143,3 +146,27 @@ def test_memory_of_this_process() -> None:
     assert len(held) > 0
     assert more.rss > 48
     assert more.pss > 48
+
+
+def test_shared_data_is_looked_for_where_the_variable_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder() -> Path:
+        parser = argparse.ArgumentParser()
+        verify_all.add_folder(parser)
+        found: Path = parser.parse_args([]).folder
+        return found
+
+    shared = tmp_path / "shared"
+    monkeypatch.setenv("TOKSEAM_SHARED", str(shared))
+    assert shared_folder() is None
+    with pytest.raises(SystemExit):
+        folder()
+    (shared / "data" / "multi").mkdir(parents=True)
+    assert folder() == shared / "data" / "tokenizers"
+    assert verify_all.default_corpus() == shared / "data" / "multi"
+    # Beside a checkout it is found without a name; one that is named is left alone.
+    name_shared_folder(tmp_path / "elsewhere" / "checkout")
+    assert shared_folder() == shared
+    monkeypatch.setenv("TOKSEAM_SHARED", "")
+    name_shared_folder(tmp_path / "checkout")
+    assert os.environ["TOKSEAM_SHARED"] == str(shared)
+    assert folder() == shared / "data" / "tokenizers"
