@@ -5,6 +5,8 @@ client's. The engine keeps the text and the ids; a Python list of them is made w
 one process, its memory and its cores; sessions are not bounded.
 
 Who guards what: an Embedded may be used by many threads; a session has a lock, so its calls come one after another.
+A process that forks leaves its child all of it, but for sessions that another thread's call was changing: there those
+are closed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokseam.kernels import engine
+from tokseam.kernels import engine, forks
 from tokseam.kernels._native import list_of
 from tokseam.kernels.errors import BadTextError, BadTokenizerError, EngineError
 
@@ -60,6 +62,7 @@ class Embedded:
         self._counters: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
         #: Open sessions that somebody still holds.
         self._sessions: weakref.WeakSet[EmbeddedSession] = weakref.WeakSet()
+        forks.watch(self)
 
     # -- texts and ids ----------------------------------------------------------------------------------------
 
@@ -221,6 +224,13 @@ class Embedded:
             raise UnknownTokenizerError(f"no tokenizer {tokenizer!r} here; there are {', '.join(self._tokenizers)}")
         return found
 
+    def after_fork(self) -> None:
+        """Put locks and sessions in order in a child of this process; see kernels/forks.py."""
+        self._lock = threading.Lock()
+        for session in list(self._sessions):
+            if not session._survived():
+                self._sessions.discard(session)
+
     def _count(self, counter: str, chars_encoded: int = 0) -> None:
         with self._lock:
             self._counters[counter] += 1
@@ -336,6 +346,17 @@ class EmbeddedSession:
     ) -> None:
         self.close()
 
+    def _survived(self) -> bool:
+        """In a child: whether no thread of the parent's was in the midst of a call. If one was, this session closes."""
+        if not forks.was_held(self._lock):
+            return True
+        _torn.append(self._engine)
+        lost: Any = _Lost(self.session_id)
+        self._engine, self._turn, self._live = lost, None, None
+        self._answered = self._settled = self._closed = True
+        self._lock = threading.Lock()
+        return False
+
     # -- within, under the lock -------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
@@ -424,6 +445,20 @@ class EmbeddedSession:
         self._last = Outcome(path, chars_encoded, time.perf_counter() - started)
         self._owner._count(_PATH_COUNTERS[path], chars_encoded)
         return Patch(start, stop, ids)
+
+
+#: Engine sessions that a fork caught in the midst of a change. Kept, as nothing may touch them, not even to free them.
+_torn: list[engine.Session] = []
+
+
+class _Lost:
+    """Stands in a child for an engine's session that was torn."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClosedError(f"session {self._session_id!r} is closed: another thread changed it as the process forked")
 
 
 @contextmanager

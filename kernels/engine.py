@@ -274,7 +274,7 @@ def _compiled(opened: Opened) -> Tokenizer:
         kept = compiled_file.keep(sha256, compiled, reason, origin, probes)
     # What other processes map too is better than what this one has in memory.
     native = kept.native if kept is not None else compiled
-    reference = made.reference if made else LazyReference(sha256, lambda: opened.make().reference)
+    reference = LazyReference(sha256, lambda: opened.make().reference, made.reference if made else None)
     return Tokenizer(reference, native, reason, kept.path if kept else None)
 
 
@@ -286,10 +286,10 @@ def _origin(opened: Opened, made: Made | None) -> compiled_file.Origin:
 
 
 def _kept(opened: Opened, kept: compiled_file.Kept) -> Tokenizer:
-    if kept.native is None:  # the reference answers everything
-        return Tokenizer(opened.make().reference, None, kept.reason, kept.path)
-    reference = LazyReference(kept.sha256, lambda: opened.make().reference)
-    return Tokenizer(reference, kept.native, "", kept.path)
+    # Without a native path it answers everything.
+    made = opened.make().reference if kept.native is None else None
+    reference = LazyReference(kept.sha256, lambda: opened.make().reference, made)
+    return Tokenizer(reference, kept.native, kept.reason, kept.path)
 
 
 def load_reference(source: Source) -> tuple[Reference, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from . import forks
 from .errors import BadIdError, BadTextError, BadTokenizerError, UnsupportedError
 
 # Imported where one is made: most native tokenizers never ask their reference.
@@ -104,6 +105,10 @@ class HuggingFaceReference:
     def from_json(cls, content: bytes) -> HuggingFaceReference:
         """Build from the bytes of a tokenizer.json. Raises BadTokenizerError with the reference's own words."""
         return cls(read_tokenizer(content), hashlib.sha256(content).hexdigest())
+
+    def was_in_use(self) -> bool:
+        """In a child: whether a thread that is not here any more is in the midst of it (forks.py)."""
+        return forks.was_held(self._switch)
 
     def encode(self, text: str, add_special_tokens: bool, split_special_tokens: bool) -> Ids:
         with self._switch:
@@ -213,16 +218,24 @@ def tiktoken_sha256(encoding: Any) -> str:
 
 
 class LazyReference:
-    """A reference that is made when it is first asked. sha256 names it beforehand.
+    """A reference that is made when it is first asked, or again. sha256 names it beforehand.
 
-    What is asked of it raises BadTokenizerError where it can't be made any more.
+    What is asked of it raises BadTokenizerError where it can't be made any more. made: the reference, where it is at
+    hand already.
     """
 
-    def __init__(self, sha256: str, make: Callable[[], Reference]) -> None:
+    def __init__(self, sha256: str, make: Callable[[], Reference], made: Reference | None = None) -> None:
         self.sha256 = sha256
         self._make = make
         self._lock = threading.Lock()
-        self._made: Reference | None = None
+        self._made = made
+        forks.watch(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        # Its own locks are out of reach here.
+        if isinstance(self._made, HuggingFaceReference) and self._made.was_in_use():
+            self._made = None
 
     @property
     def made(self) -> bool:

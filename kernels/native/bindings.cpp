@@ -21,8 +21,10 @@
 #include "device_bindings.hpp"
 #include "encoder.hpp"
 #include "encoder_image.hpp"
+#include "fork_safe_mutex.hpp"
 #include "fresh_text.hpp"
 #include "image.hpp"
+#include "kept_memory.hpp"
 #include "mapped_file.hpp"
 #include "python_values.hpp"
 #include "session_bindings.hpp"
@@ -235,6 +237,10 @@ Array<std::int64_t> cuts(const Encoder& encoder, nb::str text, std::size_t gap) 
 }  // namespace
 
 NB_MODULE(_native, m) {
+  // Whoever imports holds Python's lock, so that no fork finds one of these half made.
+  tokseam::ForkSafeMutex::prepare();
+  tokseam::kept_ids();
+
   nb::exception<tokseam::BadImage>(m, "BadImage", PyExc_ValueError);
   tokseam::python::bind_sessions(m);
   tokseam::python::bind_device(m);

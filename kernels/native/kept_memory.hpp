@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "fork_safe_mutex.hpp"
+
 namespace tokseam {
 
 // Vectors to fill and hand out, which come back when nobody looks at them any more. Any thread may ask.
@@ -49,7 +51,7 @@ class KeptVectors {
  private:
   static constexpr std::size_t kMostKept = 8, kMostSlack = 4;
 
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;  // guards what follows
   std::size_t bytes_ = 0;  // of all that are kept
   std::vector<std::vector<T>> kept_ = [] {
     std::vector<std::vector<T>> none;

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fork_safe_mutex.hpp"
 #include "hash.hpp"
 
 namespace tokseam {
@@ -172,7 +173,7 @@ class KnownChunks {
     while (!order_.empty() && bytes_ + bytes > most_bytes_) forget(order_.back().chunk->hash);
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;  // guards what follows
   std::size_t most_bytes_;
   std::size_t bytes_ = 0;   // of all that is kept
   std::list<Entry> order_;  // the latest used first

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fork_safe_mutex.hpp"
 #include "hash.hpp"
 #include "piece_ends.hpp"
 #include "zeroed_array.hpp"
@@ -313,7 +314,7 @@ class SegmentCaches {
     if (idle_.size() < kKept) idle_.push_back(std::move(cache));  // within the capacity, so it never throws
   }
 
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<SegmentCache>> idle_ = [] {
     std::vector<std::unique_ptr<SegmentCache>> none;
     none.reserve(kKept);
