@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+#: Counts up when a peer of the last version could misread a message. Independent of the package's version.
+VERSION: Final = 1
+
 #: Random per client (8 bytes: no two of 2^32 clients meet by chance) and counting within it (8 bytes).
 REQUEST_ID_BYTES: Final = 16
 #: blake2b's length here: 128 bits, so that no two histories meet by chance.

@@ -6,7 +6,7 @@ one width. So nobody has to make or parse a map for a step: a head that was chec
 tail is read by place. A step's two headers are written and read five times on their way, each time by a process whose
 caches the others emptied; there a map costs several times what it costs in a loop.
 
-Limits: bytes and fields, no rules. What a header may say is for protocol.py to check: a head is learned from a request
+Limits: bytes and fields, no rules. What a header may say is for requests.py to check: a head is learned from a request
 that passed there, and only where `pack_append` would have written that very frame. Whatever else comes is None here,
 and is read as a map. One thread at a time learns heads: a broker and a worker have one.
 """
@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-#: Counts up when a peer of the last version could misread a message. Independent of the package's version.
-VERSION: Final = 1
+from .constants import VERSION
 
 #: Heads kept, some 400 bytes each: a session has one. The one learned first goes; to learn it anew costs one map.
 HEADS_MAX: Final = 4096

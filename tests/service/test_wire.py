@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import msgpack
@@ -16,7 +17,18 @@ import pytest
 import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokseam.broker import frames, layouts, protocol
+from tokseam.broker import (
+    constants,
+    digests,
+    envelopes,
+    frames,
+    layouts,
+    meeting,
+    messages,
+    protocol,
+    replies,
+    requests,
+)
 from tokseam.broker.protocol import Envelope, Reply, Request, WireError
 from tokseam.client import connect
 from tokseam.client.errors import BY_CODE, TooLargeError
@@ -365,10 +377,10 @@ def test_the_quick_reading_is_the_close_one(data: st.DataObject) -> None:
     frames = [msgpack.packb(ordered), *[b"body"] * (operation.frames + data.draw(st.sampled_from([0, 0, 0, 1])))]
     limit = data.draw(st.sampled_from([protocol.MESSAGE_MAX_BYTES, 60]))
     try:
-        closely: Request | None = protocol._read_closely(frames, limit)
+        closely: Request | None = requests._read_closely(frames, limit)
     except WireError:
         closely = None
-    quickly = protocol._read_quickly(frames, limit)
+    quickly = requests._read_quickly(frames, limit)
     assert quickly == closely or quickly is None
     if ordered == {key: VALUES[key][0] for key in ordered} | {"op": op} and closely is not None:
         assert quickly is not None, "the usual is read the quick way"
@@ -402,9 +414,9 @@ def test_an_append_whose_head_is_known_says_the_same(
             key: value for key, value in (("tn", tenant), ("tk", tokenizer), ("ss", session)) if value
         }
         if number > 0:
-            assert protocol._read_known(frames, protocol.MESSAGE_MAX_BYTES) == request
+            assert requests._read_known(frames, protocol.MESSAGE_MAX_BYTES) == request
         assert protocol.unpack_request(frames) == request
-        assert protocol._read_closely(frames, protocol.MESSAGE_MAX_BYTES) == request
+        assert requests._read_closely(frames, protocol.MESSAGE_MAX_BYTES) == request
 
 
 def test_what_a_known_head_does_not_cover() -> None:
@@ -512,3 +524,12 @@ def test_frames_go_whole_and_come_whole() -> None:
             frames.receive_routed(router)
         frames.send(router, [peer, b"after"])  # of the one that failed nothing went out
         assert frames.receive(dealer, frames.WAIT) == [b"after"]
+
+
+@pytest.mark.parametrize("part", [constants, digests, envelopes, meeting, messages, replies, requests])
+def test_protocol_has_all_names_of_its_parts(part: ModuleType) -> None:
+    own = {name for name, one in vars(part).items() if getattr(one, "__module__", "") == part.__name__}
+    public = {name for name in own | {name for name in vars(part) if name.isupper()} if not name.startswith("_")}
+    assert public
+    assert public <= {*protocol.__all__}
+    assert all(getattr(protocol, name) is getattr(part, name) for name in public)
