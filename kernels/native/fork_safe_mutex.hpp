@@ -1,7 +1,8 @@
 // A mutex for what outlives a call: a process that forks while another thread holds it leaves its child able to take it,
 // and what it guards whole. The child has none of its parent's threads, so nobody there would ever give it back.
 // Before a fork all of them are taken, in the order of a list, and after it given back, by parent and child alike.
-// So whoever holds one may wait for no other, and for nothing that the forking thread may hold (Python's lock).
+// So whoever holds one may wait for no other, make or drop none, and wait for nothing that the forking thread may hold
+// (Python's lock).
 // Not here: locks of one call's own, which no child looks at (parallel.hpp), and threads (helpers.hpp).
 #pragma once
 
