@@ -14,6 +14,7 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fork_safe_mutex.hpp"
@@ -21,11 +22,16 @@
 #include "piece_ends.hpp"
 #include "zeroed_array.hpp"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace tokseam {
 
 class SegmentCache {
  public:
-  static constexpr std::size_t kShortBytes = 15;  // a short segment and its length fill 16 bytes
+  static constexpr std::size_t kKeyBytes = 16;
+  static constexpr std::size_t kShortBytes = kKeyBytes - 1;  // a short segment and its length fill a key
   static constexpr std::size_t kLongBytes = 112;  // a long one fills two cache lines with its ids
   static constexpr std::size_t kHugeBytes = 4096;  // longer ones (ruled lines, indentation) lie in a ring; beyond: never
   static constexpr std::size_t kInlineIds = 3;    // that an entry holds itself; more are in a ring
@@ -34,11 +40,29 @@ class SegmentCache {
   // What is told apart beside the bytes.
   static constexpr std::uint64_t kSplitSpecial = 16;  // with the literals of special tokens as text
 
-  // A short segment's bytes, zeros, and in the last byte its length with the mode's bits.
+  // A short segment's bytes, zeros, and in the last byte its length with the mode's bits; or a hash of a longer one,
+  // which is no short one's key. PERF: in one register, for of what a segment costs, stores are the most.
+  using Words = std::uint64_t __attribute__((vector_size(16)));
   struct Key {
-    std::uint64_t low, high;
-    bool operator==(const Key&) const = default;
+    Words words;
+    static Key of_long(std::uint64_t hash) { return {Words{hash, ~std::uint64_t{0}}}; }
+    bool is_long() const { return words[1] == ~std::uint64_t{0}; }
+    std::uint64_t hash() const {
+      if (is_long()) return words[0];
+      const Words mixed = words ^ Words{kOdd1, kOdd2};
+      return detail::mix(mixed[0], mixed[1]);
+    }
+    friend bool operator==(const Key& one, const Key& other) {
+#if defined(__SSE2__)
+      return _mm_movemask_epi8(_mm_cmpeq_epi8(reinterpret_cast<__m128i>(one.words),
+                                              reinterpret_cast<__m128i>(other.words))) == 0xFFFF;
+#else
+      const Words differs = one.words ^ other.words;
+      return (differs[0] | differs[1]) == 0;
+#endif
+    }
   };
+  static constexpr Key kNoKey{Words{0, 0}};  // no segment has length 0
 
   // The ids: `count` of them, in place or, of more than kInlineIds, in the ring from position `ids` on.
   struct Ids {
@@ -47,48 +71,55 @@ class SegmentCache {
   };
 
   struct Entry {
-    Key key{0, 0};  // no segment has length 0
+    Key key = kNoKey;
     Ids ids;
   };
   static_assert(sizeof(Entry) == 32);
 
-  // At most kShortBytes at `text`, of which 16 bytes may be read.
-  static Key key_of(const char* text, std::size_t size, std::uint64_t mode) {
-    // PERF: masks from a table: no branch on the size, which no processor can guess.
-    const char* mask = kMask.data() + (16 - size);
-    const std::uint64_t low = detail::load8(text) & detail::load8(mask);
-    const std::uint64_t high = detail::load8(text + 8) & detail::load8(mask + 8);
-    return {low, high | (size | mode) << 56};
+  // What of kKeyBytes is kept, and what is put into the last byte. PERF: from a table by size: no branch on the size,
+  // which no processor can guess.
+  struct Frame {
+    Words mask, end;
+  };
+  static const Frame* frames(std::uint64_t mode) { return kFrames.data() + mode; }
+
+  // At `text`, kKeyBytes may be read.
+  [[gnu::always_inline]] static Key key_of(const char* text, const Frame& frame) {
+    Words words;
+    std::memcpy(&words, text, sizeof(words));
+    return {(words & frame.mask) | frame.end};
   }
 
   // Where short segments are, until it grows.
-  struct Slots {
-    const Entry* entries;
+  struct Sets {
+    Entry* entries;
     int shift;
-    std::size_t of(const Key& key) const { return detail::mix(key.low ^ kOdd1, key.high ^ kOdd2) >> shift; }
+    Entry* of(const Key& key) const {
+      const Words mixed = key.words ^ Words{kOdd1, kOdd2};
+      return entries + 2 * (detail::mix(mixed[0], mixed[1]) >> shift);
+    }
     // PERF: inlined always, or GCC drops it (merges.hpp).
-    [[gnu::always_inline]] void prefetch(std::size_t slot) const { __builtin_prefetch(entries + 2 * slot); }
+    [[gnu::always_inline]] static void prefetch(const Entry* set) { __builtin_prefetch(set); }
   };
-  Slots slots() const { return {short_.get(), 64 - short_bits_}; }
+  Sets sets() { return {short_.get(), 64 - short_bits_}; }
 
-  // Null where it is not kept.
-  const Entry* find(const Key& key, std::size_t slot) const {
-    const Entry* pair = short_.get() + 2 * slot;
-    // PERF: one branch a key.
-    if (((pair[0].key.low ^ key.low) | (pair[0].key.high ^ key.high)) == 0) return pair;
-    if (((pair[1].key.low ^ key.low) | (pair[1].key.high ^ key.high)) == 0) return pair + 1;
-    return nullptr;
+  // Of a set of two; null where it is not kept.
+  static const Entry* find(const Key& key, Entry* set) {
+    if (set[0].key == key) [[likely]] return set;
+    if (set[1].key != key) return nullptr;
+    // PERF: in front it is found next time, where the processor expects it; and behind is what was used longest ago.
+    std::swap(set[0], set[1]);
+    return set;
   }
 
-  void keep(const Key& key, std::size_t slot, std::span<const std::uint32_t> ids) {
+  void keep(const Key& key, Entry* pair, std::span<const std::uint32_t> ids) {
     if (ids.size() > kMaxIds) return;
-    Entry* pair = short_.get() + 2 * slot;
-    pair[1] = pair[0];  // the newer of the two stays
+    pair[1] = pair[0];  // the one used last stays
     pair[0] = {key, put(ids)};
     ++kept_;
   }
 
-  // So that all that was kept finds room, up to a bound: slots are others then.
+  // So that all that was kept finds room, up to a bound: sets are others then.
   void grow() {
     while (4 * kept_ >= std::size_t{3} << short_bits_ && short_bits_ < kMostShortBits) {
       // A set becomes the two at twice its place; from the last one on, none is overwritten that is still to be moved.
@@ -96,8 +127,8 @@ class SegmentCache {
         const std::array<Entry, 2> both{short_[2 * slot], short_[2 * slot + 1]};
         for (std::size_t i = 2 * slot; i < 2 * slot + 2; ++i) short_[2 * i] = short_[2 * i + 1] = Entry{};
         for (const Entry& entry : both) {
-          Entry* pair = short_.get() + 2 * slots().of(entry.key);
-          if (entry.key != Key{0, 0}) (pair->key == Key{0, 0} ? pair[0] : pair[1]) = entry;
+          Entry* pair = sets().of(entry.key);
+          if (entry.key != kNoKey) (pair->key == kNoKey ? pair[0] : pair[1]) = entry;
         }
       }
     }
@@ -106,23 +137,22 @@ class SegmentCache {
   // A segment of one id that text is likely to hold.
   struct Seed {
     Key key;
-    std::size_t slot;
+    Entry* set;
     std::uint32_t id;
   };
-  [[gnu::always_inline]] Seed seed_of(std::string_view segment, std::uint64_t mode, std::uint32_t id) const {
-    std::array<char, 16> copy{};
+  [[gnu::always_inline]] Seed seed_of(std::string_view segment, std::uint64_t mode, std::uint32_t id) {
+    std::array<char, kKeyBytes> copy{};
     std::memcpy(copy.data(), segment.data(), segment.size());
-    const Key key = key_of(copy.data(), segment.size(), mode);
-    const std::size_t slot = slots().of(key);
-    slots().prefetch(slot);
-    return {key, slot, id};
+    const Key key = key_of(copy.data(), frames(mode)[segment.size()]);
+    Entry* set = sets().of(key);
+    Sets::prefetch(set);
+    return {key, set, id};
   }
   // Keep it where there is still room.
   void keep(const Seed& seed) {
-    Entry* pair = short_.get() + 2 * seed.slot;
-    for (Entry* entry : {pair, pair + 1}) {
+    for (Entry* entry : {seed.set, seed.set + 1}) {
       if (entry->key == seed.key) return;
-      if (entry->key != Key{0, 0}) continue;
+      if (entry->key != kNoKey) continue;
       *entry = {seed.key, {{seed.id}, 1}};
       ++kept_;
       return;
@@ -234,11 +264,15 @@ class SegmentCache {
   static constexpr int kFirstShortBits = 16, kMostShortBits = 18;  // sets of two entries: 4 to 16 MiB
   static constexpr int kLongBits = 14;   // 2 MiB
 
-  // 16 bytes of ones, then zeros: what begins 16 - n bytes into it keeps n bytes.
-  alignas(32) static constexpr std::array<char, 32> kMask = [] {
-    std::array<char, 32> mask{};
-    for (std::size_t i = 0; i < 16; ++i) mask[i] = static_cast<char>(0xFF);
-    return mask;
+  // By mode and size.
+  static constexpr std::array<Frame, 2 * kSplitSpecial> kFrames = [] {
+    std::array<Frame, 2 * kSplitSpecial> frames{};
+    for (std::uint64_t told = 0; told < frames.size(); ++told) {
+      const std::uint64_t bits = 8 * (told % kSplitSpecial);
+      const auto ones = [](std::uint64_t count) { return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1; };
+      frames[told] = {Words{ones(bits), ones(bits > 64 ? bits - 64 : 0)}, Words{0, told << 56}};
+    }
+    return frames;
   }();
 
   static constexpr std::size_t kRingIds = std::size_t{1} << 19;  // 2 MiB

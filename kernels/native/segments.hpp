@@ -50,15 +50,11 @@ class SegmentEncoder {
     previous_ = start;
     const std::size_t first_word = start / kWord * kWord;
     LiteralFences fences(fenced_, text, start, space_in_front_);
-    // PERF: in registers, for the compiler can't know that nothing that is stored here changes them.
     Pending* next = batch_.data();
-    SegmentCache::Slots slots = cache_.slots();
-    const auto add = [&](std::size_t from, std::size_t to) __attribute__((always_inline)) {
-      note(*next, text, from, to - from, slots);
-      if (++next != batch_.data() + kBatch) return;
-      finish_batch(kBatch);
+    const auto finish = [&](std::size_t end) {
+      next->begin = end;
+      finish_batch(static_cast<std::size_t>(next - batch_.data()));
       next = batch_.data();
-      slots = cache_.slots();
     };
     std::size_t begin = start, asked = 0;  // asked: cuts before this one are behind us
     for (std::size_t at = first_word; at < text.size(); at += kWord) {
@@ -67,14 +63,13 @@ class SegmentEncoder {
       // A mask may lack a cut, and a session asks for marks at cuts of its own finding.
       for (; asked < cuts.size() && cuts[asked] < at + kWord; ++asked)
         if (cuts[asked] > start && masks_.is_cut(text, cuts[asked])) mask |= std::uint64_t{1} << (cuts[asked] - at);
-      for (; mask != 0; mask &= mask - 1) {
-        const std::size_t end = at + static_cast<std::size_t>(std::countr_zero(mask));
-        add(begin, end);
-        begin = end;
-      }
+      if (mask == 0) continue;
+      next = note(text, begin, mask, at, next);
+      begin = at + static_cast<std::size_t>(std::bit_width(mask)) - 1;
+      if (next >= batch_.data() + kBatch) finish(begin);
     }
-    if (begin < text.size()) add(begin, text.size());
-    finish_batch(static_cast<std::size_t>(next - batch_.data()));
+    if (begin < text.size()) next = note(text, begin, 1, text.size(), next);
+    finish(text.size());
     settle();
     ids.resize(end_);
   }
@@ -83,9 +78,11 @@ class SegmentEncoder {
   static constexpr std::size_t kWord = 64;
   // PERF: enough segments for the first one's cache line to have come before it is looked at.
   static constexpr std::size_t kBatch = 128;
+  static constexpr std::size_t kMostPending = kBatch + kWord;
   // A longer segment is not looked at again for the sake of a cut beside it.
   static constexpr std::size_t kCheckedBytes = 256;
-  static constexpr std::size_t kIds = SegmentCache::kInlineIds;
+  // Written for a segment that is kept, of which its ids count.
+  static constexpr std::size_t kBlockIds = sizeof(SegmentCache::Ids) / sizeof(std::uint32_t);
 
   static constexpr std::size_t kMoreRoom = std::size_t{1} << 12;  // ids
 
@@ -94,16 +91,17 @@ class SegmentEncoder {
   static constexpr std::size_t kSeen = 2 * kMissed;
   static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
 
+  // Ends where the next one begins.
   struct Pending {
-    SegmentCache::Key key;  // of a short one
-    std::size_t begin, size;
-    std::uint64_t slot;  // of a long one, its hash
-    bool is_short() const { return size <= SegmentCache::kShortBytes; }
+    SegmentCache::Key key;
+    SegmentCache::Entry* set;  // where a short one would be
+    std::size_t begin;
   };
 
   // A segment whose ids are to stand in front of ids[at].
   struct Missed {
-    Pending segment;
+    SegmentCache::Key key;
+    SegmentCache::Entry* set;
     std::size_t at;
     std::size_t made;  // its number among those that are resolved: several may be alike
   };
@@ -122,33 +120,37 @@ class SegmentEncoder {
     return mask;
   }
 
-  // Sets `one` to a segment, and has what is known of it come near. PERF: field by field, or it is copied through
-  // memory.
-  [[gnu::always_inline]] void note(Pending& one, std::string_view text, std::size_t begin, std::size_t size,
-                                   const SegmentCache::Slots& slots) const {
-    one.begin = begin;
-    one.size = size;
-    const char* bytes = text.data() + begin;
-    if (size > SegmentCache::kShortBytes) [[unlikely]] {
-      one.key = {};
-      one.slot = 0;
-      if (size > SegmentCache::kLongBytes) return;
-      one.slot = hash_bytes({bytes, size});
-      cache_.prefetch_long(one.slot);
-      return;
+  // Notes segments from `next` on: the one from `begin` to the first of the mask's places, which are counted from `at`,
+  // and those from each of them to the next one. What is known of them comes near. Answers where the next is to be noted.
+  // PERF: by itself, so that all of it stays in registers.
+  [[gnu::noinline]] Pending* note(std::string_view text, std::size_t begin, std::uint64_t mask, std::size_t at,
+                                  Pending* next) const {
+    const SegmentCache::Sets sets = cache_.sets();
+    const SegmentCache::Frame* const frames = SegmentCache::frames(mode_);
+    for (; mask != 0; mask &= mask - 1, ++next) {
+      const std::size_t end = at + static_cast<std::size_t>(std::countr_zero(mask)), size = end - begin;
+      const char* bytes = text.data() + begin;
+      next->begin = begin;
+      std::array<char, SegmentCache::kKeyBytes> copy;
+      if (text.size() - begin < copy.size() && size <= SegmentCache::kShortBytes) [[unlikely]] {
+        copy = {};
+        std::memcpy(copy.data(), bytes, size);
+        bytes = copy.data();
+      }
+      begin = end;
+      if (size > SegmentCache::kShortBytes) [[unlikely]] {
+        const std::uint64_t hash = size <= SegmentCache::kLongBytes ? hash_bytes({bytes, size}) : 0;
+        next->key = SegmentCache::Key::of_long(hash);
+        next->set = sets.entries;
+        cache_.prefetch_long(hash);
+        continue;
+      }
+      const SegmentCache::Key key = SegmentCache::key_of(bytes, frames[size]);
+      next->key = key;
+      next->set = sets.of(key);
+      SegmentCache::Sets::prefetch(next->set);
     }
-    std::array<char, 16> copy;
-    if (text.size() - begin < copy.size()) [[unlikely]] {
-      copy = {};
-      std::memcpy(copy.data(), bytes, size);
-      bytes = copy.data();
-    }
-    const SegmentCache::Key key = SegmentCache::key_of(bytes, size, mode_);
-    const std::size_t slot = slots.of(key);
-    slots.prefetch(slot);
-    one.key.low = key.low;
-    one.key.high = key.high;
-    one.slot = slot;
+    return next;
   }
 
   // The ids of all that is pending and known.
@@ -160,53 +162,52 @@ class SegmentEncoder {
         for (stop = done; stop < batched && batch_[stop].begin < next_cut_;) ++stop;
       emit(done, stop);
       if (stop > 0) previous_ = batch_[stop - 1].begin;
-      if (stop < batched) pass_cuts(batch_[stop]);
+      if (stop < batched) pass_cuts(batch_[stop].begin, batch_[stop + 1].begin);
       done = stop;
     }
-    if (missed_ + kBatch > kMissed || (missed_ > 0 && end_ - misses_[0].at > kMostIdsWaiting)) settle();
+    if (missed_ + kMostPending > kMissed || (missed_ > 0 && end_ - misses_[0].at > kMostIdsWaiting)) settle();
   }
 
   // PERF: the ids of a kept segment are written as one block of fixed size, behind which the next one's go.
   void emit(std::size_t from, std::size_t to) {
     std::size_t count = end_;
-    std::uint32_t* out = make_room(count + (to - from) * kIds);
+    std::uint32_t* out = make_room(count + (to - from) * kBlockIds);
     for (std::size_t i = from; i < to; ++i) {
       const Pending& one = batch_[i];
-      const SegmentCache::Ids* kept = nullptr;
-      SegmentCache::Ids found;
-      if (one.is_short()) [[likely]] {
-        if (const SegmentCache::Entry* entry = cache_.find(one.key, one.slot)) [[likely]] kept = &entry->ids;
-      } else if (one.size <= SegmentCache::kLongBytes) {
-        const SegmentCache::LongEntry& entry = cache_.long_slot(one.slot);
-        if (SegmentCache::holds(entry, text_.substr(one.begin, one.size), mode_)) {
-          found = SegmentCache::ids_of(entry);
-          kept = &found;
-        }
-      }
-      if (kept != nullptr) [[likely]] {
-        if (kept->count <= kIds) [[likely]] {
-          std::memcpy(out + count, kept->ids.data(), sizeof(kept->ids));
-          count += kept->count;
-          continue;
-        }
-        const std::span<const std::uint32_t> ring = cache_.in_ring(*kept);
-        if (!ring.empty()) {
-          out = make_room(count + ring.size() + (to - i) * kIds);
-          std::memcpy(out + count, ring.data(), ring.size_bytes());
-          count += ring.size();
-          continue;
-        }
-      }
-      end_ = count;
-      if (one.size <= SegmentCache::kLongBytes) {
-        miss(one);
+      const SegmentCache::Entry* entry = SegmentCache::find(one.key, one.set);
+      if (entry != nullptr && entry->ids.count <= SegmentCache::kInlineIds) [[likely]] {
+        std::memcpy(out + count, &entry->ids, sizeof(entry->ids));
+        count += entry->ids.count;
         continue;
       }
-      encode_huge(text_.substr(one.begin, one.size));
+      end_ = count;
+      emit_otherwise(one, text_.substr(one.begin, batch_[i + 1].begin - one.begin), entry);
       count = end_;
-      out = make_room(count + (to - i) * kIds);
+      out = make_room(count + (to - i) * kBlockIds);
     }
     end_ = count;
+  }
+
+  // Of a segment that is long, or not kept, or whose entry does not hold its ids itself.
+  [[gnu::noinline]] void emit_otherwise(const Pending& one, std::string_view segment,
+                                        const SegmentCache::Entry* entry) {
+    if (segment.size() > SegmentCache::kLongBytes) return encode_huge(segment);
+    SegmentCache::Ids kept;
+    if (entry != nullptr) {
+      kept = entry->ids;
+    } else if (segment.size() <= SegmentCache::kShortBytes) {
+      return miss(one, segment);
+    } else {
+      const SegmentCache::LongEntry& found = cache_.long_slot(one.key.hash());
+      if (!SegmentCache::holds(found, segment, mode_)) return miss(one, segment);
+      kept = SegmentCache::ids_of(found);
+    }
+    const bool in_place = kept.count <= kept.ids.size();
+    const std::span<const std::uint32_t> ids =
+        in_place ? std::span<const std::uint32_t>(kept.ids).first(kept.count) : cache_.in_ring(kept);
+    if (ids.empty() && !in_place) return miss(one, segment);  // the ring has come round
+    std::memcpy(make_room(end_ + ids.size()) + end_, ids.data(), ids.size_bytes());
+    end_ += ids.size();
   }
 
   // PERF: `ids` is made longer than it need be, and cut to size at the end: for much at a time, since it fills with
@@ -222,22 +223,23 @@ class SegmentEncoder {
     end_ = ids_->size();
   }
 
-  void miss(const Pending& one) {
+  void miss(const Pending& one, std::string_view segment) {
     Missed& missed = misses_[missed_++];
-    missed.segment = one;
+    missed.key = one.key;
+    missed.set = one.set;
     missed.at = end_;
     // New words tend to come again soon.
-    std::uint16_t& seen = seen_[(one.is_short() ? one.slot : one.slot >> 48) % kSeen];
+    std::uint16_t& seen = seen_[one.key.hash() % kSeen];
     if (seen != 0) {
-      const Missed& other = misses_[seen - 1U];
-      if (text_.substr(other.segment.begin, other.segment.size) == text_.substr(one.begin, one.size)) {
-        missed.made = other.made;
+      const std::size_t made = misses_[seen - 1U].made;
+      if (made_[made] == segment) {
+        missed.made = made;
         return;
       }
     }
     seen = static_cast<std::uint16_t>(missed_);
     missed.made = makes_;
-    made_[makes_++] = text_.substr(one.begin, one.size);
+    made_[makes_++] = segment;
   }
 
   // Resolves what was missed, keeps it, and puts it where it belongs.
@@ -257,10 +259,10 @@ class SegmentEncoder {
         before[i + 1] = before[i] + ids_of(one).size();
         if (one.made != next) continue;
         ++next;
-        if (one.segment.is_short())
-          cache_.keep(one.segment.key, one.segment.slot, ids_of(one));
+        if (one.key.is_long())
+          cache_.keep(cache_.long_slot(one.key.hash()), made_[one.made], mode_, ids_of(one));
         else
-          cache_.keep(cache_.long_slot(one.segment.slot), made_[one.made], mode_, ids_of(one));
+          cache_.keep(one.key, one.set, ids_of(one));
       }
       std::size_t end = end_;
       end_ += before[missed_];
@@ -275,18 +277,19 @@ class SegmentEncoder {
       for (const Marked& marked : marked_cuts_) marks_[marked.cut] += before[marked.missed];
       marked_cuts_.clear();
       seen_.fill(0);
-      cache_.grow();  // nothing waits that knows its slot
+      cache_.grow();  // nothing waits that knows its set
     }
     missed_ = makes_ = 0;
   }
 
-  void pass_cuts(const Pending& one) {
-    for (; cuts_passed_ < cuts_.size() && cuts_[cuts_passed_] <= one.begin; ++cuts_passed_) {
-      if (cuts_[cuts_passed_] != one.begin) continue;
+  // In front of the segment [begin, end).
+  void pass_cuts(std::size_t begin, std::size_t end) {
+    for (; cuts_passed_ < cuts_.size() && cuts_[cuts_passed_] <= begin; ++cuts_passed_) {
+      if (cuts_[cuts_passed_] != begin) continue;
       // The segment before and this one, from a window's worth of it.
-      const std::size_t from = previous_, end = one.begin + one.size;
-      const std::size_t to = std::min(end, utf8::boundary_at_or_after(text_, one.begin + kCheckedBytes));
-      const bool checked = one.begin - from > kCheckedBytes || parts_(text_.substr(from, to - from), one.begin - from);
+      const std::size_t from = previous_;
+      const std::size_t to = std::min(end, utf8::boundary_at_or_after(text_, begin + kCheckedBytes));
+      const bool checked = begin - from > kCheckedBytes || parts_(text_.substr(from, to - from), begin - from);
       if (!checked) continue;
       marks_[cuts_passed_] = end_;
       if (missed_ > 0) marked_cuts_.push_back({cuts_passed_, missed_});
@@ -309,7 +312,7 @@ class SegmentEncoder {
   std::size_t next_cut_ = kNoCut;
   std::vector<std::uint32_t>* ids_ = nullptr;
   std::size_t end_ = 0;  // how many of them count; behind, there is room
-  std::array<Pending, kBatch> batch_;
+  std::array<Pending, kMostPending + 1> batch_;  // and where the last one ends
   std::array<Missed, kMissed> misses_;
   std::size_t missed_ = 0;
   std::array<std::string_view, kMissed> made_;  // the different ones of them
