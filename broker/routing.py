@@ -150,16 +150,15 @@ class Router(Placement):
                 self._assign(key, worker)
         return []
 
-    def payload_of(self, identity: bytes, number: int) -> Any:
-        """Return the frames of a job that a worker was sent and has not answered; None where there is none."""
+    def job_of(self, identity: bytes, number: int) -> Job | None:
+        """Return a job that a worker was sent and has not answered; None where there is none."""
         worker = self.workers.get(identity)
-        job = None if worker is None else worker.sent.get(number)
-        return None if job is None else job.payload
+        return None if worker is None else worker.sent.get(number)
 
     def on_done(
         self, identity: bytes, number: int, code: str, now: float, seed: Any = None, seed_size: int = 0
     ) -> tuple[Job | None, list[Instruction]]:
-        """A worker answered. Returns the job to relay the answer for; None when it was answered otherwise before.
+        """A worker answered `job_of`. Returns that job; None when it was answered otherwise before.
 
         `seed`: the frames that make a fresh worker's answer the owner's session.
         """

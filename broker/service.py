@@ -314,15 +314,18 @@ class Service:
             self._perform(router.on_gone(envelope.name, envelope.pid, now))
 
     def _done(self, identity: bytes, number: int, code: str, message: list[zmq.Frame], now: float) -> None:
-        job, instructions = self.router.on_done(identity, number, code, now)
+        # The answer goes before the books: its client waits for nothing else.
+        job = self.router.job_of(identity, number)
         if job is not None:
             self._to_client(job.client, message[1:])
+        _, instructions = self.router.on_done(identity, number, code, now)
         if instructions:
             self._perform(instructions)
 
     def _seeded(self, identity: bytes, number: int, message: list[zmq.Frame], now: float) -> None:
         """Pass a fresh worker's reply on, and what it makes of the session: no frame of either is copied."""
-        sent = self.router.payload_of(identity, number)
+        asked = self.router.job_of(identity, number)
+        sent = None if asked is None else asked.payload
         if len(message) != 5 or (sent is not None and len(sent) != 2):
             log.warning("a seed in a message of %d frames is ignored", len(message))
             self._done(identity, number, protocol.OK, message[:3], now)

@@ -168,6 +168,9 @@ class Answering:
         log.error("a request failed", exc_info=error)
         return INTERNAL, protocol.pack_reply(Reply(request_id, INTERNAL, f"the worker failed: {error!r}"))
 
+    def settle(self) -> None:
+        """Keep the books that are owed. Here none are."""
+
     # -- checking again ---------------------------------------------------------------------------------------
 
     def _draw(
@@ -191,6 +194,7 @@ class Answering:
             if standing is None:
                 self._drafts.append(Draft(sample, None))
             else:
+                self.settle()  # the history is one of the books
                 sample.history = [*standing.history]
                 self._drafts.append(Draft(sample, standing.engine.fork()))
         except Exception:  # no memory, most likely: the answer matters more

@@ -103,6 +103,7 @@ class Unsettled(NamedTuple):
     held: Held | None
     reply: Reply
     packed: list[Buffer]
+    drafts: list[Draft]
 
 
 _COUNTERS = (
@@ -125,7 +126,12 @@ _COUNTERS = (
 )
 
 
-#: Paths in time of the change.
+#: Answers whose books may wait at a time: enough for a caller's burst of steps, few enough that to keep all of them
+#: takes less than one step.
+OWED_MAX = 16
+#: Bytes of a change and of its ids up to which its books may wait: beside the sessions at most a megabyte is owed.
+OWED_BYTES = 32 * 1024
+#: Changes, and the paths in time of the change.
 _REPAIRS = frozenset({"append", "edit"})
 _PATH_COUNTERS = {path: f"path_{path}" for path in ("append", "edit", "fresh", "reference")}
 
@@ -147,8 +153,11 @@ class WorkerCore(Answering):
         self._mismatches_seen = {sha256: tokenizer.mismatches for sha256, tokenizer in self._admitted.items()}
         #: What the caller has to report; it empties them.
         self.alarms: list[Alarm] = []
-        #: What `settle` is owed of the last answer.
-        self._unsettled: Unsettled | None = None
+        #: What `settle` is owed, oldest first, by request id; at most OWED_MAX answers, and of what can't wait one.
+        self._owed: dict[bytes, Unsettled] = {}
+        #: Whether all that is owed may wait until the caller has nothing to do: books of small changes that were
+        #: repaired, and no sample.
+        self.can_wait = True
         #: Bytes of text that the last answer encoded; 0 where it was no encode.
         self.encoded_bytes = 0
         #: Least recently used first. Sum of their memory is `session_bytes`.
@@ -170,9 +179,11 @@ class WorkerCore(Answering):
         """Answer one request: its reply's code, and the reply's frames. Never raises.
 
         `now` is any clock in seconds that does not go back; it paces the samples' byte budget. What the reply need not
-        wait for is left to `settle`, which the caller owes once the reply is out.
+        wait for is left to `settle`, which the caller owes once the reply is out: at once, or where it `can_wait`, when
+        there is nothing to do.
         """
-        self.settle()
+        if not self.can_wait or len(self._owed) >= OWED_MAX:
+            self.settle()
         self.counters["requests"] += 1
         self._now = now
         self.encoded_bytes = 0
@@ -180,48 +191,53 @@ class WorkerCore(Answering):
         try:
             request = protocol.unpack_request(frames, self.limits.message_bytes)
             request_id = request.request_id
+            change = request.op in _REPAIRS
+            if self._owed and (not change or request_id in self._owed):
+                self.settle()  # all but a change may look at the books, and one that comes again does
             stored = self._stored(request)
             if stored is not None:
                 self.counters["resent"] += 1
                 return OK, stored
             reply, held = self._answer(request)
-            if request.op in ("append", "edit") or protocol.OPERATIONS[request.op].fresh:
+            if change or protocol.OPERATIONS[request.op].fresh:
                 self.encoded_bytes = len(request.body[-1])
             if self._seam is not None:
                 reply = self._seam(request, reply)
             packed = protocol.pack_reply(reply)
-            self._unsettled = Unsettled(request, held, reply, packed)
+            drafts = self._drafts
+            if drafts:
+                self._drafts = []
+            self._owed[request_id] = Unsettled(request, held, reply, packed, drafts)
+            self.can_wait = reply.path in _REPAIRS and not drafts and len(packed[-1]) + self.encoded_bytes <= OWED_BYTES
             return reply.code, packed
         except Exception as error:
+            self._drafts = []
             return self._refusal(error, request_id)
 
-    @property
-    def can_wait(self) -> bool:
-        """Whether what `settle` is owed is next to nothing: the books of a change that was repaired, and no sample."""
-        owed = self._unsettled
-        return owed is not None and owed.reply.path in _REPAIRS and not self._drafts
-
     def settle(self) -> None:
-        """Keep the books of the last answer: its reply for a resend, memory, history, alarm, samples. Never raises."""
-        owed, self._unsettled = self._unsettled, None
-        drafts: list[Draft] = []
-        if self._drafts:
-            drafts, self._drafts = self._drafts, drafts
-        if owed is None:
+        """Keep the books of what was answered: replies for resends, memory, history, alarm, samples. Never raises."""
+        if not self._owed:
             return
-        request, held, reply, packed = owed
-        try:
-            if held is not None:
-                self._keep(held, request.request_id, packed)
-                self._record(request, held, reply)
-                self._measure(request.new_key if request.op == "fork" else request.key, held)
-                if self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
-                    self._alarm(request, held)
-        except Exception:
-            self.counters["failed"] += 1
-            log.exception("the books of an answer could not be kept")
-        if drafts:
-            self._sample(drafts, packed)
+        owed, self._owed = self._owed, {}
+        self.can_wait = True
+        for request, held, reply, packed, drafts in owed.values():
+            try:
+                if held is not None:
+                    self._keep_books(request, held, reply, packed)
+            except Exception:
+                self.counters["failed"] += 1
+                log.exception("the books of an answer could not be kept")
+            if drafts:
+                self._sample(drafts, packed)
+
+    def _keep_books(self, request: Request, held: Held, reply: Reply, packed: list[Buffer]) -> None:
+        self._keep(held, request.request_id, packed)
+        self._record(request, held, reply)
+        key = request.new_key if request.op == "fork" else request.key
+        if self.sessions.get(key) is held:  # the books of an older answer may have driven it out
+            self._measure(key, held)
+        if self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
+            self._alarm(request, held)
 
     # -- operations -------------------------------------------------------------------------------------------
 
@@ -296,7 +312,8 @@ class WorkerCore(Answering):
         if held.text_bytes + len(payload) > self.limits.text_bytes:
             held.text_bytes = len(held.engine.text().encode())
             self._check_text_size(request, held.text_bytes + len(payload))
-        self._draw(request, held.sha256, held.flags, payload, held)
+        if self._sampler is not None:
+            self._draw(request, held.sha256, held.flags, payload, held)
         given = bytes(payload)  # bytes that are bytes are not copied
         if request.op == "append":
             splice = held.engine.append_packed(given)
@@ -403,7 +420,7 @@ class WorkerCore(Answering):
         counters[_PATH_COUNTERS[reply.path]] += 1
         counters["chars_encoded"] += reply.chars_encoded or 0
         size, new = len(request.body[0]), len(reply.body[0]) // 4
-        step = (held.revision, request.op, request.start, request.stop, size, reply.start, reply.stop, new)
+        step = (reply.revision or 0, request.op, request.start, request.stop, size, reply.start, reply.stop, new)
         held.history.append(Step._make(step))
 
     def _forget(self, sha256: str) -> None:

@@ -45,7 +45,7 @@ class Shell(shell.Shell[FreshCore]):
 
     def _work(self, job: int, message: list[bytes]) -> None:
         """Gather a request, and what arrived with it; then answer all of them."""
-        self._counted = True
+        self._note_counted()
         self.core.take(job, message[1:])
         if self._gathering:
             return

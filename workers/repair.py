@@ -41,9 +41,8 @@ class Shell(shell.Shell[WorkerCore]):
     def _work(self, job: int, message: list[bytes]) -> None:
         """Answer a request, and lie down: the sooner this thread sleeps, the sooner others carry the answer on.
 
-        What the answer need not wait for comes when there is nothing to do, or with the next one.
+        What the answer need not wait for comes when there is nothing to do, or some answers later.
         """
-        self._counted = True
         core = self.core
         started = self._last_heard
         code, reply = core.answer(message[1:], started)
@@ -52,6 +51,8 @@ class Shell(shell.Shell[WorkerCore]):
             self.speed.note(core.encoded_bytes, started, time.monotonic())
         if not core.can_wait:
             self._catch_up()
+        if not self._counted:
+            self._note_counted()
 
     def _catch_up(self) -> None:
         self.core.settle()

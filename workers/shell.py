@@ -45,6 +45,8 @@ BACKOFF_MAX_S = 2.0
 #: Times a heartbeat that a waiting worker looks at what else there is: the next beat, a signal to stop. It waits
 #: on its socket alone, since to watch more would cost every request.
 LOOKS = 8
+#: How many times sooner the broker hears of counters that moved than of none.
+SOONER = 4
 #: Sessions told in one message after a reconnect: at the longest ids a megabyte and a half.
 SESSIONS_PER_MESSAGE = 4096
 #: Milliseconds that a reply may wait for room in the socket before the broker counts as gone.
@@ -93,7 +95,8 @@ class Shell(ABC, Generic[Core]):
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
-        self._last_beat = 0.0
+        #: When to beat next.
+        self._beat_due = 0.0
         self._backoff_s = BACKOFF_MIN_S
         #: Whether the counters moved since they were last told.
         self._counted = False
@@ -139,8 +142,10 @@ class Shell(ABC, Generic[Core]):
         made.setsockopt(zmq.RCVTIMEO, max(1, int(1000 * self.settings.heartbeat_s / LOOKS)))
         made.connect(self.settings.endpoint)
         self._socket = made
-        self._last_heard = self._last_beat = time.monotonic()
+        self._last_heard = time.monotonic()
         settings = self.settings
+        self._counted = False
+        self._beat_due = self._last_heard + settings.heartbeat_s
         self._tell(
             Envelope(
                 "ready",
@@ -174,26 +179,39 @@ class Shell(ABC, Generic[Core]):
             message = frames.receive(self._socket, frames.WAIT)
         except zmq.Again:
             heard = False
+            now = time.monotonic()
             self._catch_up()
         else:
-            self._last_heard = time.monotonic()
+            now = self._last_heard = time.monotonic()
             self._backoff_s = BACKOFF_MIN_S
             self._receive(message)
-        settings = self.settings
-        beat_s = settings.heartbeat_s / (4 if self._counted else 1)  # counters that moved are told sooner
-        now = time.monotonic()
-        if now - self._last_beat < beat_s or self._stopping:
-            return
-        self._last_beat = now
+        if now >= self._beat_due and not self._stopping:
+            self._beat(heard)
+
+    def _beat(self, heard: bool) -> None:
+        """Tell the broker that work moves, and the counters; connect anew where it was silent for too long.
+
+        Silence counts only while listening: what came during a long request is still in the socket.
+        """
         self._catch_up()  # its counters are told below
-        # Silence counts only while listening: what came during a long request is still in the socket.
+        settings = self.settings
+        now = time.monotonic()
         if now - self._last_heard > settings.heartbeat_s * settings.misses and not heard:
             self._reconnect()
             return
         if self._shadow is not None:
             self._take_verdicts(self._shadow)
-        self._counted = bool(self.outbox.open)  # verdicts will move them
+        self._counted = False
+        self._beat_due = now + settings.heartbeat_s
+        if self.outbox.open:
+            self._note_counted()  # verdicts will move them
         self._tell(Envelope("heartbeat", stats=self._stats(), engine=self._engine()))
+
+    def _note_counted(self) -> None:
+        """Counters moved: they are told sooner than a beat is due otherwise."""
+        if not self._counted:
+            self._counted = True
+            self._beat_due -= (1 - 1 / SOONER) * self.settings.heartbeat_s
 
     def _receive(self, message: list[bytes]) -> None:
         job = protocol.work_job(message[0])

@@ -270,7 +270,7 @@ def tier(
         name = f"repair-{number}"
         own = ["--name", name, *common, *repair_arguments]
         if seat is not None:
-            own += ["--io-cpus", ",".join(map(str, seat.node_cpus))]
+            own += ["--io-cpus", str(seat.cpu)]
         children.append(Child(name, "tokseam.workers.repair", own, () if seat is None else (seat.cpu,)))
     for number, place in enumerate(places):
         name = f"fresh-{number}"

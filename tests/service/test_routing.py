@@ -344,7 +344,7 @@ def test_random_histories_keep_every_invariant(seed: int) -> None:
                 job = inboxes[identity].pop(0)
                 code = dice.choice(["ok", "ok", "ok", "stale"]) if not job.fresh else dice.choice(["ok", "bad_request"])
                 seed_of: Any = ["seed"] if job.fresh and job.op == "full" and code == "ok" else None
-                assert router.payload_of(identity, job.number) is job.payload
+                assert router.job_of(identity, job.number) is job
                 relayed, out = router.on_done(identity, job.number, code, now, seed_of, dice.choice([10, 600]))
                 if relayed is not None and relayed.client:
                     answered[int.from_bytes(relayed.request_id, "little")] += 1

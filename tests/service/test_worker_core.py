@@ -14,7 +14,7 @@ from tokseam.broker import protocol
 from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
-from tokseam.workers.core import Limits, WorkerCore
+from tokseam.workers.core import OWED_BYTES, OWED_MAX, Limits, WorkerCore
 from tokseam.workers.sampling import Sampler
 
 Reference = Callable[[str], list[int]]
@@ -33,6 +33,7 @@ class Near:
         self.core, self.session = core, session
         self.turns = turns or Turns(core.names["ds"].sha256, 0)
         self.last_frames: list[Any] = []
+        self.last_answer: tuple[str, list[Any]] = "", []
 
     def send(self, op: str, **fields: Any) -> Reply:
         request = Request(op, next(COUNTER).to_bytes(16, "big"), session=self.session, **fields)
@@ -47,8 +48,9 @@ class Near:
         self.turns.address(request, message, plan)
         return protocol.pack_request(request)
 
-    def change(self, plan: Any) -> str:
+    def change(self, plan: Any, settled: bool = True) -> str:
         """Carry a change out as the client does. Returns the operations that it took."""
+        answer = self.core.handle if settled else self.core.answer
         took = []
         while True:
             message = self.turns.message(plan)
@@ -58,7 +60,8 @@ class Near:
             request = Request(message.op, next(COUNTER).to_bytes(16, "big"), session=self.session)
             self.turns.address(request, message, plan)
             self.last_frames = protocol.pack_request(request)
-            reply = protocol.unpack_reply(self.core.handle(self.last_frames)[1])
+            self.last_answer = answer(self.last_frames)
+            reply = protocol.unpack_reply(self.last_answer[1])
             self.core.validate()
             if reply.code == "stale":
                 self.turns.base = None
@@ -193,7 +196,7 @@ def test_the_books_follow_the_reply(tokenizer: engine.Tokenizer) -> None:
 def test_what_may_wait_is_settled_before_it_matters(tokenizer: engine.Tokenizer) -> None:
     core = WorkerCore({"ds": tokenizer})
     near = Near(core, "s")
-    assert not core.can_wait, "nothing is owed"
+    assert core.can_wait, "nothing is owed"
     core.answer(near.request(near.turns.plan_append("a first text is encoded in full")))
     assert not core.can_wait
     core.settle()
@@ -201,7 +204,6 @@ def test_what_may_wait_is_settled_before_it_matters(tokenizer: engine.Tokenizer)
     core.answer(near.request(near.turns.plan_append(" more")))
     assert core.can_wait
     core.demote(Demotion(tokenizer.sha256, "planted", 1))  # drops the session that the books are owed of
-    assert not core.can_wait
     core.validate()
     assert (core.session_bytes, core.counters["path_append"]) == (0, 1)
     drawing = WorkerCore({"ds": tokenizer}, sampler=Sampler(1.0, 1e9))
@@ -209,6 +211,67 @@ def test_what_may_wait_is_settled_before_it_matters(tokenizer: engine.Tokenizer)
     near.change(near.turns.plan_append("a text"))
     drawing.answer(near.request(near.turns.plan_append(" more")))
     assert not drawing.can_wait, "a sample is to be completed"
+
+
+def test_books_of_many_steps_wait_together(tokenizer: engine.Tokenizer, reference: Reference) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    steps = []
+    for number in range(OWED_MAX):
+        near.change(near.turns.plan_append(f" {number}"), settled=False)
+        steps.append((near.last_frames, near.last_answer))
+    held = core.sessions["", "s"]
+    assert (core.counters["path_append"], len(held.history)) == (0, 1), "all of them wait"
+    core.validate()
+    near.change(near.turns.plan_append(" more"), settled=False)
+    assert core.counters["path_append"] == OWED_MAX, "so many and no more"
+    near.change(near.turns.plan_append(" and more"), settled=False)
+    steps.append((near.last_frames, near.last_answer))
+    for frames, answered in steps[-core.limits.replies + 1 :]:
+        assert core.answer(frames) == answered, "one that comes again finds its reply, owed or kept"
+    assert core.counters["resent"] == core.limits.replies - 1
+    assert [step.revision for step in held.history] == list(
+        range(held.revision - len(held.history) + 1, held.revision + 1)
+    )
+    assert near.turns.ids == reference(held.engine.text())
+    core.validate()
+
+
+def test_a_large_change_does_not_wait(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    core.answer(near.request(near.turns.plan_append(" two" * OWED_BYTES)))
+    assert not core.can_wait
+    core.settle()
+    assert core.can_wait
+
+
+def test_books_of_a_session_that_was_driven_out(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    nears = [Near(core, f"s{number}") for number in range(3)]
+    for near in nears:
+        near.change(near.turns.plan_append(f"of {near.session}"))
+    core.limits = Limits(session_bytes=1)  # the first books drive out those whose books come next
+    for near in nears:
+        near.change(near.turns.plan_append(" more"), settled=False)
+    core.settle()
+    core.validate()
+    assert [key for _, key in core.sessions] == ["s0"]
+    assert (core.counters["evicted"], core.counters["path_append"], core.counters["failed"]) == (2, 3, 0)
+
+
+def test_a_sample_holds_the_steps_whose_books_waited(tokenizer: engine.Tokenizer) -> None:
+    sampler = Sampler(0.0, 1e9)
+    core = WorkerCore({"ds": tokenizer}, sampler=sampler)
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    near.change(near.turns.plan_append(" two"), settled=False)
+    core._sampler = Sampler(1.0, 1e9)
+    near.change(near.turns.plan_append(" three"))
+    (sample,) = core.samples
+    assert [tuple(step[:2]) for step in sample.history] == [(1, "full"), (2, "append")]
 
 
 def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,13 +350,15 @@ def test_whatever_a_network_does_answers_are_right(
         past.append(frames)
         while True:
             if dice.random() < 0.15:
-                core.handle(dice.choice(past))  # a straggler
+                core.answer(dice.choice(past))  # a straggler
+            if dice.random() < 0.2:
+                core.settle()
             if dice.random() < 0.03:
                 core.sessions.clear()
                 core.session_bytes = 0
             if dice.random() < 0.2:
                 continue  # the request is lost
-            answers = [core.handle(frames) for _ in range(dice.choice([1, 1, 2]))]
+            answers = [core.answer(frames) for _ in range(dice.choice([1, 1, 2]))]
             core.validate()
             if dice.random() < 0.2:
                 continue  # the reply is lost
