@@ -32,7 +32,6 @@ from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTokenizerError
 
 from .answering import Answering
-from .pinning import parse_list
 from .sampling import BYTES_PER_S, RATE, Outbox, Sample, Sampler, pack_sample
 from .specifications import load_tokenizers
 from .speed import Speed
@@ -68,8 +67,6 @@ class Settings:
     #: Requests, and bytes of requests, taken at a time.
     credits: int = 8
     credit_bytes: int = 2 * protocol.MESSAGE_MAX_BYTES
-    #: Cores for ZeroMQ's I/O thread, which would otherwise fight with the work for the one that this process is on.
-    io_cpus: tuple[int, ...] = ()
     #: Where the verifier takes samples; None where there is none.
     shadow_endpoint: str | None = None
 
@@ -90,8 +87,6 @@ class Shell(ABC, Generic[Core]):
         #: The way to the verifier, for this process's life: ZeroMQ finds a restarted one by itself.
         self._shadow: zmq.Socket[bytes] | None = None
         self._context = zmq.Context()
-        for cpu in settings.io_cpus:
-            self._context.set(zmq.THREAD_AFFINITY_CPU_ADD, cpu)
         #: None between two connections.
         self._socket: zmq.Socket[bytes] | None = None
         self._last_heard = 0.0
@@ -333,7 +328,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--endpoint", required=True, help="the workers' endpoint of the broker")
     parser.add_argument("--name", required=True)
     parser.add_argument("--tokenizer", action="append", required=True, metavar="NAME=PATH")
-    parser.add_argument("--io-cpus", type=parse_list, default=[])
     parser.add_argument("--heartbeat-s", type=float, default=1.0)
     parser.add_argument("--message-max-bytes", type=int, default=protocol.MESSAGE_MAX_BYTES)
     parser.add_argument("--chunk-cache-bytes", type=int, default=engine.CHUNK_CACHE_BYTES, help="a tokenizer; 0: none")
@@ -349,7 +343,6 @@ def settings_of(options: argparse.Namespace, credits: int) -> Settings:
         options.heartbeat_s,
         credits=credits,
         credit_bytes=2 * options.message_max_bytes,
-        io_cpus=tuple(options.io_cpus),
         shadow_endpoint=options.shadow_endpoint,
     )
 

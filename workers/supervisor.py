@@ -269,8 +269,6 @@ def tier(
     for number, seat in enumerate(seats):
         name = f"repair-{number}"
         own = ["--name", name, *common, *repair_arguments]
-        if seat is not None:
-            own += ["--io-cpus", str(seat.cpu)]
         children.append(Child(name, "tokseam.workers.repair", own, () if seat is None else (seat.cpu,)))
     for number, place in enumerate(places):
         name = f"fresh-{number}"

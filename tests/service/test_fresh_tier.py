@@ -99,6 +99,18 @@ def test_it_gives_way_where_it_shares_cores(fragile: RunningTier) -> None:
         assert os.sched_getaffinity(pid) == set(place.cpus or os.sched_getaffinity(0))
 
 
+def test_every_thread_of_an_owner_stays_on_its_core(fragile: RunningTier) -> None:
+    seats = pinning.plan(2, pinning.allowed_cores())
+    with connect(fragile.endpoint) as client:
+        all_ready(client)
+        for name, worker in owners(client).items():
+            seat = seats[int(name.removeprefix("repair-"))]
+            threads = [int(task.name) for task in Path(f"/proc/{worker['pid']}/task").iterdir()]
+            assert len(threads) >= 2, "ZeroMQ has one of its own"
+            for thread in threads:
+                assert os.sched_getaffinity(thread) == ({seat.cpu} if seat else os.sched_getaffinity(0))
+
+
 def test_a_killed_fresh_worker_is_not_noticed(fragile: RunningTier, reference: Reference) -> None:
     trouble: list[BaseException] = []
     done = threading.Event()

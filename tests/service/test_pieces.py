@@ -201,8 +201,6 @@ def test_plans_spread_over_nodes_and_physical_cores() -> None:
     seats = plan(10, cores)
     assert [seat.cpu for seat in seats if seat] == [0, 4, 2, 6, 1, 5, 3, 7]
     assert seats[8:] == [None, None]
-    assert seats[1] is not None
-    assert seats[1].node_cpus == (4, 5, 6, 7)
     assert {core.cpu for core in pinning.allowed_cores()} == os.sched_getaffinity(0)
 
 
