@@ -2,7 +2,8 @@
 
 The claim: an append of 1,400 characters to a session of 1 M takes at most 1.3 times a bare echo of the same bytes. The
 echo (echo.py) is the simplest loop that pyzmq can have: client, proxy and worker forward the very frames of an append's
-request and reply; its worker is pinned where the tier's is. Echo, append and ping take turns in blocks within one run,
+request and reply; its worker is pinned where the tier's is, and so is the I/O thread of either; the proxy, like the
+broker, runs where the kernel puts it. Echo, append and ping take turns in blocks within one run,
 in a new order each round. Ids are compared with the reference before anything is timed, and again at the end.
 
 A second table says where an append's time goes: the pure steps of client, broker and worker, one after the other in

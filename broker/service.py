@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -400,6 +401,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sessions=options.placements,
         fresh_bytes=options.fresh_threshold,
     )
+
+    gc.freeze()  # what is here now stays: a later collection need not look at it
 
     def say_bound() -> None:
         if options.ready_fd is not None:
