@@ -262,6 +262,16 @@ def test_books_of_a_session_that_was_driven_out(tokenizer: engine.Tokenizer) -> 
     assert (core.counters["evicted"], core.counters["path_append"], core.counters["failed"]) == (2, 3, 0)
 
 
+def test_what_is_no_change_finds_the_books_kept(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    near = Near(core, "s")
+    near.change(near.turns.plan_append("one"))
+    near.change(near.turns.plan_append(" two"), settled=False)
+    near.turns.base = None
+    assert near.change(near.turns.plan_append(" three")) == "full"
+    assert [step.op for step in core.sessions["", "s"].history] == ["full", "append", "full"]
+
+
 def test_a_sample_holds_the_steps_whose_books_waited(tokenizer: engine.Tokenizer) -> None:
     sampler = Sampler(0.0, 1e9)
     core = WorkerCore({"ds": tokenizer}, sampler=sampler)
