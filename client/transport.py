@@ -12,7 +12,6 @@ share a tier freely, and `close` must not run while another thread is in a call.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
@@ -20,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
-import zmq.asyncio
 from tokseam.broker import frames, protocol
 from tokseam.broker.protocol import Buffer, Reply, WireError
 
@@ -38,6 +36,8 @@ RECONNECT_MS = 50
 RECONNECT_MAX_MS = 1000
 #: Messages in a socket's pipes. A fuse: a client has few requests under way.
 HIGH_WATER_MARK = 1024
+#: Replies taken before an event loop's other callbacks have their turn.
+BURST = 64
 
 Outgoing = tuple[bytes, Sequence[Buffer]]  # request id, message
 #: What a caller has to do while the answer is under way.
@@ -83,16 +83,22 @@ def _read(message: list[bytes]) -> Reply:
 
 
 class AsyncTransport:
-    """One socket on the running event loop."""
+    """One socket on the running event loop, which watches its descriptor: no task, no future but the caller's own.
+
+    The descriptor tells that something changed, once: whatever is done to the socket may take that news away. So each
+    send is followed by a look at what came, and each look goes on until nothing is left.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self._context = zmq.asyncio.Context()
-        self._socket: zmq.asyncio.Socket | None = None
-        #: The reader, alive while anything is awaited; it belongs to the loop of the first call.
-        self._reader: asyncio.Task[None] | None = None
-        #: All and only the requests that wait for a reply.
-        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
+        #: The loop that watches the socket: that of the last call.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        #: All and only the requests that wait for a reply; None instead of one tells that it is late.
+        self._waiting: dict[bytes, asyncio.Future[Reply | None]] = {}
+        #: Those that wait for room in the socket, until it changes.
+        self._crowd: list[asyncio.Future[None]] = []
         self._closed = False
 
     async def exchange(self, messages: Sequence[Outgoing], deadline: float) -> list[Reply]:
@@ -103,76 +109,124 @@ class AsyncTransport:
         self, request_id: bytes, message: Sequence[Buffer], deadline: float, meanwhile: Meanwhile = None
     ) -> Reply:
         """Return the reply to one message."""
-        if self._closed:
-            raise ClosedError("the connection is closed")
-        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = waiting
+        loop = asyncio.get_running_loop()
         patience = _patience(message)
+        waiting: asyncio.Future[Reply | None] = loop.create_future()
         try:
-            self._open()
             while True:
-                await self._send(message, deadline)
+                self._waiting[request_id] = waiting
+                await self._send(loop, message, deadline)
                 if meanwhile is not None:
                     meanwhile()
                     meanwhile = None
                 left = deadline - time.monotonic()
+                timer = loop.call_later(max(0.0, min(patience, left)), _settle, waiting)
                 try:
-                    return await asyncio.wait_for(asyncio.shield(waiting), min(patience, left))
-                except asyncio.TimeoutError:
-                    if left <= patience:
-                        raise _late(self.endpoint) from None
+                    reply = await waiting
+                finally:
+                    timer.cancel()
+                if reply is not None:
+                    return reply
+                if left <= patience:
+                    raise _late(self.endpoint)
                 patience = max(patience, min(2 * patience, RESEND_MAX_S))
+                waiting = loop.create_future()
         finally:
             self._waiting.pop(request_id, None)
-            waiting.cancel()
+            if not waiting.cancel() and not waiting.cancelled():
+                waiting.exception()  # of a close that the caller hears of in another way: asyncio need not report it
 
-    def _open(self) -> None:
+    async def _send(self, loop: asyncio.AbstractEventLoop, message: Sequence[Buffer], deadline: float) -> None:
+        """Send a message as soon as there is room for it."""
+        while True:
+            used = self._open(loop)
+            try:
+                frames.send(used, message)
+            except zmq.Again:
+                change: asyncio.Future[None] = loop.create_future()
+                self._crowd.append(change)
+                timer = loop.call_later(max(0.0, deadline - time.monotonic()), _settle, change)
+                try:
+                    await change
+                finally:
+                    timer.cancel()
+                    if change in self._crowd:
+                        self._crowd.remove(change)
+                if time.monotonic() >= deadline:
+                    raise _nobody(self.endpoint) from None
+            else:
+                self._look()
+                return
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> zmq.Socket[bytes]:
+        """Return the socket, watched by this loop."""
+        if self._closed:
+            raise ClosedError("the connection is closed")
         if self._socket is None:
             made = self._context.socket(zmq.DEALER)
             _prepare(made, self.endpoint)
             self._socket = made
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.get_running_loop().create_task(self._read_replies())
+        if self._loop is not loop:
+            self._leave_loop()
+            loop.add_reader(self._socket.fileno(), self._look)
+            self._loop = loop
+            loop.call_soon(self._look)
+        return self._socket
 
-    async def _send(self, message: Sequence[Buffer], deadline: float) -> None:
-        assert self._socket is not None
-        small = all(len(frame) < zmq.COPY_THRESHOLD for frame in message)
-        sending = self._socket.send_multipart(message, copy=small)
-        try:
-            await asyncio.wait_for(sending, max(0.0, deadline - time.monotonic()))
-        except asyncio.TimeoutError:
-            raise _nobody(self.endpoint) from None
+    def _leave_loop(self) -> None:
+        if self._loop is not None and self._socket is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._loop = None
 
-    async def _read_replies(self) -> None:
-        assert self._socket is not None
-        while True:
-            message = await self._socket.recv_multipart()
+    def _look(self) -> None:
+        """Take what came, and let those try again who wait for room."""
+        used = self._socket
+        if used is None or self._loop is None:
+            return
+        for _ in range(BURST):
             try:
-                reply = _read(message)
-            except TokseamError as error:
-                for waiting in self._waiting.values():
-                    if not waiting.done():
-                        waiting.set_exception(error)
-                continue
-            # Nobody waits for a reply that came twice, or after its call gave up.
-            found = self._waiting.get(reply.request_id or b"")
-            if found is not None and not found.done():
-                found.set_result(reply)
+                message = frames.receive(used)
+            except zmq.Again:
+                break
+            self._take(message)
+        else:
+            self._loop.call_soon(self._look)
+        if self._crowd:
+            crowd, self._crowd = self._crowd, []
+            for change in crowd:
+                _settle(change)
+
+    def _take(self, message: list[bytes]) -> None:
+        try:
+            reply = _read(message)
+        except TokseamError as error:
+            self._fail(error)
+            return
+        # Nobody waits for a reply that came twice, or after its call gave up.
+        found = self._waiting.get(reply.request_id or b"")
+        if found is not None and not found.done():
+            found.set_result(reply)
+
+    def _fail(self, error: TokseamError) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
 
     async def close(self) -> None:
         self._closed = True
-        if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
-            self._reader = None
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ClosedError("the connection was closed"))
+        self._leave_loop()
+        self._fail(ClosedError("the connection was closed"))
+        for change in self._crowd:
+            _settle(change)
         if self._socket is not None:
             self._socket.close(0)
             self._socket = None
         self._context.destroy(0)
+
+
+def _settle(waiting: asyncio.Future[Any]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class _ThreadState(threading.local):
