@@ -65,11 +65,13 @@ class Echo:
         front, back = f"ipc://{folder}/e", f"ipc://{folder}/e.w"
         child = [sys.executable, "-m", "tokseam.workers.child", "--parent", str(os.getpid())]
         seat = [] if cpu is None else ["--cpus", str(cpu)]
+        commands = [
+            [*child, "bench.echo", "proxy", front, back],
+            [*child, *seat, "bench.echo", "worker", back, str(folder / "reply")],
+        ]
+        # Sessions of their own, as the tier's processes have: the kernel shares its cores out by session.
         self._processes = [
-            subprocess.Popen([*child, "bench.echo", "proxy", front, back], cwd=records.CHECKOUT),
-            subprocess.Popen(
-                [*child, *seat, "bench.echo", "worker", back, str(folder / "reply")], cwd=records.CHECKOUT
-            ),
+            subprocess.Popen(command, cwd=records.CHECKOUT, start_new_session=True) for command in commands
         ]
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
