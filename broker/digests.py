@@ -16,8 +16,8 @@ def digest_full(tokenizer_sha256: str, flags: int, text: Buffer) -> bytes:
     return state.digest()
 
 
-#: The place of an append: start and stop, 0.
-_AT_END: Final = bytes(16)
+#: What stands for an append and its place in a digest: the operation, and start and stop, 0.
+_APPEND: Final = b"append\0" + bytes(16)
 
 
 def digest_change(previous: bytes, op: str, start: int, stop: int, payload: Buffer) -> bytes:
@@ -26,7 +26,10 @@ def digest_change(previous: bytes, op: str, start: int, stop: int, payload: Buff
     Equal digests mean equal histories and so equal texts; equal texts reached in different ways differ, which costs
     a resend and is never wrong.
     """
-    place = start.to_bytes(8, "little") + stop.to_bytes(8, "little") if stop else _AT_END
-    state = hashlib.blake2b(previous + op.encode() + b"\0" + place, digest_size=DIGEST_BYTES)
+    if op == "append":
+        change = _APPEND
+    else:
+        change = op.encode() + b"\0" + start.to_bytes(8, "little") + stop.to_bytes(8, "little")
+    state = hashlib.blake2b(previous + change, digest_size=DIGEST_BYTES)
     state.update(payload)
     return state.digest()

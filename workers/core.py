@@ -198,7 +198,7 @@ class WorkerCore(Answering):
             if stored is not None:
                 self.counters["resent"] += 1
                 return OK, stored
-            reply, held = self._answer(request)
+            reply, held = self._change(request) if change else self._answer(request)
             if change or protocol.OPERATIONS[request.op].fresh:
                 self.encoded_bytes = len(request.body[-1])
             if self._seam is not None:
@@ -242,12 +242,10 @@ class WorkerCore(Answering):
     # -- operations -------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request) -> tuple[Reply, Held | None]:
-        """Carry a request out. Returns its reply, and the session that has to remember it."""
+        """Carry out what is no change. Returns its reply, and the session that has to remember it."""
         op = request.op
         if op == "full":
             return self._full(request)
-        if op in ("append", "edit"):
-            return self._change(request)
         if op == "fork":
             return self._fork(request)
         if op == "adopt":
@@ -439,9 +437,11 @@ class WorkerCore(Answering):
 
     def _at_base(self, request: Request) -> Held:
         """Return the session if it stands where the request builds on. Raises WireError('stale') if it does not."""
-        sha256 = self._tokenizer(request).sha256
         key = request.key
         held = self.sessions.get(key)
+        sha256 = request.tokenizer
+        if held is None or held.sha256 != sha256:
+            sha256 = self._tokenizer(request).sha256
         if held is None:
             raise WireError(STALE, "the session is not here; send the full text", request.request_id)
         if held.revision != request.revision or held.digest != request.digest or held.sha256 != sha256:
