@@ -129,7 +129,7 @@ _COUNTERS = (
 #: Answers whose books may wait at a time: enough for a caller's burst of steps, few enough that to keep all of them
 #: takes less than one step.
 OWED_MAX = 16
-#: Bytes of a change and of its ids up to which its books may wait: beside the sessions at most a megabyte is owed.
+#: Bytes of a change and of its ids up to which its books may wait: beside the sessions at most half a megabyte is owed.
 OWED_BYTES = 32 * 1024
 #: Changes, and the paths in time of the change.
 _REPAIRS = frozenset({"append", "edit"})
