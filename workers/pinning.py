@@ -20,7 +20,8 @@ class Seat(NamedTuple):
     """Where a worker runs: its core.
 
     ZeroMQ's I/O thread stays there too. A worker sleeps while it waits for a request and once it has answered one, so
-    the two take turns, and to wake each other up costs less than from core to core: a tenth of a step's round trip.
+    the two take turns, and to wake each other up costs no more than from core to core, often less; and the other cores
+    are left to others.
     """
 
     cpu: int
