@@ -1,5 +1,6 @@
 // Texts by their segments, against the same one segment at a time: whatever is in the cache, wherever marks are asked
 // for, however many segments are unknown at once.
+#include <array>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -185,10 +186,68 @@ void test_a_growing_cache() {
   CHECK(resolve.resolved < ids.size() + ids.size() / 2, "more than half of so many are kept");
 }
 
+SegmentCache::Key key_of(std::string_view segment, std::uint64_t mode, char behind) {
+  std::array<char, SegmentCache::kKeyBytes> bytes;
+  bytes.fill(behind);
+  segment.copy(bytes.data(), segment.size());
+  return SegmentCache::key_of(bytes.data(), SegmentCache::frames(mode)[segment.size()]);
+}
+
+// A key stands for its segment and mode, whatever stands behind it in the text.
+void test_keys() {
+  std::vector<std::string> segments;
+  for (std::size_t size = 1; size <= SegmentCache::kShortBytes; ++size)
+    for (const char letter : {'\0', 'a', '\xff'}) segments.emplace_back(size, letter);
+  std::vector<SegmentCache::Key> keys;
+  for (const std::string& segment : segments) {
+    for (const std::uint64_t mode : {std::uint64_t{0}, SegmentCache::kSplitSpecial}) {
+      keys.push_back(key_of(segment, mode, '\0'));
+      CHECK(keys.back() == key_of(segment, mode, '\xff') && keys.back() == key_of(segment, mode, 'a'),
+            "bytes behind the segment count");
+      CHECK(!keys.back().is_long(), "a short one");
+    }
+  }
+  for (const std::uint64_t hash : {std::uint64_t{0}, std::uint64_t{1} << 63}) {
+    keys.push_back(SegmentCache::Key::of_long(hash));
+    CHECK(keys.back().is_long() && keys.back().hash() == hash, "a long one");
+  }
+  keys.push_back(SegmentCache::kNoKey);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    for (std::size_t k = 0; k < keys.size(); ++k) CHECK((keys[i] == keys[k]) == (i == k), "one key for two");
+}
+
+// Where three segments share a set of two, the one that was not used for longest gives way.
+void test_what_was_used_last_stays() {
+  SegmentCache cache;
+  const SegmentCache::Key first = key_of("0", 0, ' ');
+  std::vector<SegmentCache::Key> alike{first};
+  for (int number = 1; alike.size() < 3; ++number) {
+    const SegmentCache::Key key = key_of(std::to_string(number), 0, ' ');
+    if (cache.sets().of(key) == cache.sets().of(first)) alike.push_back(key);
+  }
+  SegmentCache::Entry* const set = cache.sets().of(first);
+  const auto id_of = [&](const SegmentCache::Key& key) {
+    const SegmentCache::Entry* entry = SegmentCache::find(key, set);
+    return entry == nullptr ? -1 : static_cast<int>(entry->ids.ids[0]);
+  };
+  const auto keep = [&](std::size_t i) {
+    const std::uint32_t id = static_cast<std::uint32_t>(i);
+    cache.keep(alike[i], set, std::span(&id, 1));
+  };
+  keep(0);
+  keep(1);
+  CHECK(id_of(alike[0]) == 0 && set[0].key == alike[0], "what is found is in front");
+  keep(2);
+  CHECK(id_of(alike[1]) == -1, "the one not used for longest is gone");
+  CHECK(id_of(alike[0]) == 0 && id_of(alike[2]) == 2, "the others are not");
+}
+
 }  // namespace
 
 int main() {
   return tokseam::test::run({{"as one by one", test_as_one_by_one},
                              {"no literal is parted", test_no_literal_is_parted},
-                             {"a growing cache", test_a_growing_cache}});
+                             {"a growing cache", test_a_growing_cache},
+                             {"keys", test_keys},
+                             {"what was used last stays", test_what_was_used_last_stays}});
 }
