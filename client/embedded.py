@@ -408,8 +408,8 @@ class EmbeddedSession:
         prefix, suffix = self._engine.shared_ends(text) if old is None else shared_ends(old, text)
         stop = self._engine.chars - suffix
         patch = self._replace(prefix, stop, text[prefix : len(text) - suffix], "text", prefix, started)
-        # An ASCII str is compared with the engine's own text as fast as with another str.
-        self._turn = None if text.isascii() else text
+        # An ASCII str is compared with the engine's own text as fast as with another str, where all of that is kept.
+        self._turn = None if text.isascii() and not self._engine.spells else text
         return patch
 
     def _replace(self, start: int, stop: int, text: str, place: str, offset: int, started: float) -> Patch:

@@ -63,6 +63,10 @@ class Session(Protocol):
         """Code points of the text."""
 
     @property
+    def spells(self) -> bool:
+        """Whether some of the text is spelled from ids when it is looked at: shared_ends() then takes longer."""
+
+    @property
     def token_count(self) -> int:
         """How many ids there are, a template's included."""
 
@@ -128,6 +132,10 @@ class ReferenceSession:
     @property
     def chars(self) -> int:
         return len(self._held[0])
+
+    @property
+    def spells(self) -> bool:
+        return False
 
     @property
     def token_count(self) -> int:
@@ -220,6 +228,10 @@ class NativeSession:
     @property
     def chars(self) -> int:
         return self._fallen_back.chars if self._fallen_back else self._store.chars
+
+    @property
+    def spells(self) -> bool:
+        return not self._fallen_back and self._store.spells
 
     @property
     def token_count(self) -> int:

@@ -36,6 +36,7 @@ class CheckedEngine {
   CheckedEngine(const Engine& engine, bool split_special) : engine_(&engine), split_special_(split_special) {}
 
   bool split_special() const { return split_special_; }
+  const Spellings& spellings() const { return engine_->spellings(); }
 
   // The first synchronizing position at or after `from`, and the last at or before `upto`, which here need not be code
   // point boundaries. An engine that answers a position outside these bounds or inside a character is broken

@@ -1,6 +1,6 @@
 // Some text, its ids, and marks in it: one immutable allocation, shared by count.
 // It does not know where a text may be cut: that its ends and its marks are synchronizing positions, and that the ids
-// are those of the text, is the session's business (session.hpp).
+// are those of the text, is the session's business (session.hpp); what a text is that it does not keep, chunk_text.hpp's.
 #pragma once
 
 #include <atomic>
@@ -80,7 +80,7 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-// In one allocation of the exact size: this header, then the marks, then the ids, then the text.
+// In one allocation of the exact size: this header, then the marks, then the ids, then the text if it is kept.
 class Chunk {
  public:
   // The furthest that a mark can lie inside a chunk, in bytes and in ids: what a stored mark holds.
@@ -89,22 +89,26 @@ class Chunk {
   // Whether the ids take as few bytes as they can, or four: for a chunk that another one will soon hold all of.
   enum class Ids { narrow, plain };
 
+  // Whether the text is stored, or only how long it is: for a chunk whose ids spell it (spellings.hpp).
+  enum class Text { kept, spelled };
+
   // `marks` ascend strictly inside the text; those beyond kMarkReach are left out. Throws std::length_error where a
   // count does not fit its field.
   static Ref<Chunk> make(std::string_view text, std::span<const std::uint32_t> ids, std::span<const Mark> marks = {},
-                         Ids form = Ids::narrow) {
+                         Ids form = Ids::narrow, Text text_form = Text::kept) {
     constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
     if (text.size() > kMax || ids.size() > kMax) throw std::length_error("a chunk has at most 2^32 - 1 bytes and ids");
     while (!marks.empty() && (marks.back().at > kMarkReach || marks.back().ids > kMarkReach))
       marks = marks.first(marks.size() - 1);
     const std::size_t width = form == Ids::plain ? id_planes::kWidest : id_planes::width_of(ids);
-    void* memory = ::operator new(sizeof(Chunk) + marks.size() * kMarkBytes + ids.size() * width + text.size());
-    auto* chunk = new (memory) Chunk(text, ids.size(), marks.size(), width);
+    const bool kept = text_form == Text::kept;
+    void* memory = ::operator new(bytes_without_text(marks.size(), ids.size(), width) + (kept ? text.size() : 0));
+    auto* chunk = new (memory) Chunk(text, ids.size(), marks.size(), width, kept);
     PackedMark* packed = reinterpret_cast<PackedMark*>(chunk->payload());
     for (const Mark& mark : marks)
       *packed++ = {static_cast<std::uint16_t>(mark.at), static_cast<std::uint16_t>(mark.ids)};
     id_planes::write(ids, width, chunk->payload() + chunk->ids_at());
-    if (!text.empty()) std::memcpy(chunk->payload() + chunk->text_at(), text.data(), text.size());
+    if (kept && !text.empty()) std::memcpy(chunk->payload() + chunk->text_at(), text.data(), text.size());
     return Ref<Chunk>::adopt(chunk);
   }
   static void destroy(const Chunk* chunk) {
@@ -114,10 +118,23 @@ class Chunk {
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;
 
-  // SAFETY: make() put `marks_` packed marks, `ids_` ids and then `bytes_` bytes right behind the header,
+  // What a chunk of these sizes asks of the allocator, but for its text.
+  static constexpr std::size_t bytes_without_text(std::size_t marks, std::size_t ids, std::size_t width) {
+    return sizeof(Chunk) + marks * kMarkBytes + ids * width;
+  }
+
+  // SAFETY: make() put `marks_` packed marks, `ids_` ids and then, if kept, `bytes_` bytes right behind the header,
   // in memory from operator new (in which the arrays live implicitly); the header's size and that of a packed mark are
   // multiples of what stands behind them needs, see the assertions below.
-  std::string_view text() const { return {reinterpret_cast<const char*>(payload() + text_at()), bytes_}; }
+  bool keeps_text() const { return keeps_text_; }
+  // For a chunk that keeps its text.
+  std::string_view kept_text() const { return {reinterpret_cast<const char*>(payload() + text_at()), bytes_}; }
+  std::size_t byte_count() const { return bytes_; }
+  // What is read to come by the text: that itself, or the ids.
+  std::span<const std::byte> text_source() const {
+    return keeps_text_ ? std::span(payload() + text_at(), bytes_)
+                       : std::span(payload() + ids_at(), text_at() - ids_at());
+  }
   std::size_t id_count() const { return ids_; }
   // Writes the ids [start, stop), for start <= stop <= id_count(), to `out`. Returns where they end.
   std::uint32_t* copy_ids(std::size_t start, std::size_t stop, std::uint32_t* out) const {
@@ -146,21 +163,10 @@ class Chunk {
 
   Sums sums() const { return {bytes_, chars_, ids_, 1, allocated_bytes()}; }
   // What this chunk asked of the allocator.
-  std::size_t allocated_bytes() const { return sizeof(Chunk) + text_at() + bytes_; }
-
-  // The byte offset of code point `n` of this chunk, n <= chars.
-  std::size_t offset_of(std::size_t n) const {
-    if (n == chars_) return bytes_;
-    return chars_ == bytes_ ? n : utf8::offset_of_code_point(text(), n);
-  }
-  // Code points in its first `n` bytes. Counted at the nearer end.
-  std::size_t chars_before(std::size_t n) const {
-    if (chars_ == bytes_) return n;
-    return n <= bytes_ / 2 ? utf8::count_code_points(text().substr(0, n))
-                           : chars_ - utf8::count_code_points(text().substr(n));
-  }
+  std::size_t allocated_bytes() const { return bytes_without_text(marks_, ids_, width_) + (keeps_text_ ? bytes_ : 0); }
 
   static constexpr std::size_t kMarkBytes = 2 * sizeof(std::uint16_t);  // of one mark, stored
+  static constexpr std::size_t kNodeBytes = 64;  // of what holds a chunk in its place (chunk_tree.hpp)
 
   mutable std::atomic<std::uint32_t> refs{1};  // owners: nodes, and Refs on some stack. Limit: 2^32 - 1, unchecked
 
@@ -171,12 +177,13 @@ class Chunk {
   };
   static_assert(sizeof(PackedMark) == kMarkBytes && alignof(PackedMark) <= alignof(std::uint32_t));
 
-  Chunk(std::string_view text, std::size_t ids, std::size_t marks, std::size_t width)
+  Chunk(std::string_view text, std::size_t ids, std::size_t marks, std::size_t width, bool keeps_text)
       : bytes_(static_cast<std::uint32_t>(text.size())),
         chars_(static_cast<std::uint32_t>(utf8::count_code_points(text))),
         ids_(static_cast<std::uint32_t>(ids)),
         marks_(static_cast<std::uint16_t>(marks)),
-        width_(static_cast<std::uint16_t>(width)) {}
+        width_(static_cast<std::uint8_t>(width)),
+        keeps_text_(keeps_text) {}
   ~Chunk() = default;
 
   std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -186,11 +193,12 @@ class Chunk {
   std::size_t ids_at() const { return std::size_t{marks_} * kMarkBytes; }
   std::size_t text_at() const { return ids_at() + std::size_t{ids_} * width_; }
 
-  const std::uint32_t bytes_;  // length of the text behind the ids
+  const std::uint32_t bytes_;  // length of the text, kept or not
   const std::uint32_t chars_;  // code points in that text; <= bytes_, and equal to it for ASCII alone
   const std::uint32_t ids_;    // ids behind the marks
   const std::uint16_t marks_;  // marks behind the header; they ascend strictly, so there are at most kMarkReach
-  const std::uint16_t width_;  // bytes that each id takes, see id_planes.hpp
+  const std::uint8_t width_;   // bytes that each id takes, see id_planes.hpp
+  const bool keeps_text_;      // whether the text stands behind the ids
 };
 static_assert(sizeof(Chunk) == 20 && sizeof(Chunk) % alignof(std::uint32_t) == 0);
 

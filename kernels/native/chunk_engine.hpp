@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "spellings.hpp"
+
 namespace tokseam {
 
 // What next_cut and last_cut answer where there is no synchronizing position.
@@ -32,8 +34,9 @@ struct EncodeMode {
 // encode(text, mode, cuts, ids, marks)   appends the ids of the whole text, and a mark for each cut.
 //     `cuts` ascend strictly and are synchronizing positions of this text. marks[k] counts the ids that this call
 //     appended for text[:cuts[k]], or is kNoMark where no piece starts at cuts[k].
+// spellings()            the bytes of its ids, as far as it has them. A session trusts none of them: it compares.
 //
-// All three may be called from many threads at once, and may throw.
+// All of them may be called from many threads at once, and may throw.
 template <class E>
 concept ChunkEngine = requires(const E& engine, std::string_view text, std::size_t at, EncodeMode mode,
                                std::span<const std::size_t> cuts, std::vector<std::uint32_t>& ids,
@@ -41,6 +44,7 @@ concept ChunkEngine = requires(const E& engine, std::string_view text, std::size
   { engine.next_cut(text, at) } -> std::same_as<std::size_t>;
   { engine.last_cut(text, at) } -> std::same_as<std::size_t>;
   engine.encode(text, mode, cuts, ids, marks);
+  { engine.spellings() } -> std::same_as<const Spellings&>;
 };
 
 }  // namespace tokseam

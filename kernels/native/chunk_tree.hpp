@@ -30,10 +30,12 @@ struct ChunkNode {
     ids_ = all.ids;
     stored_ = all.stored & kStoredMost;
     height_ = (1 + std::max(height_of(left), height_of(right))) & kHeightMost;
+    spelled_ = spells(left) || !chunk->keeps_text() || spells(right);
   }
   static void destroy(const ChunkNode* node) { delete node; }  // recursive, to a depth of `height`
 
   static std::uint32_t height_of(const Ref<ChunkNode>& node) { return node ? node->height() : 0; }
+  static bool spells(const Ref<ChunkNode>& node) { return node && node->spelled_; }
   static Sums sums_of(const Ref<ChunkNode>& node) { return node ? node->sums() : Sums{}; }
   // Of left, chunk and right together.
   Sums sums() const { return {bytes_, chars_, ids_, chunks_, stored_}; }
@@ -48,13 +50,13 @@ struct ChunkNode {
  private:
   // Memory has at most 2^56 bytes, and 2^32 chunks stand in a tree of height 46.
   static constexpr std::uint64_t kStoredMost = (std::uint64_t{1} << 56) - 1;
-  static constexpr std::uint32_t kHeightMost = (1u << 8) - 1;
+  static constexpr std::uint32_t kHeightMost = (1u << 7) - 1;
 
   std::uint32_t chunks_;
   std::size_t bytes_, chars_, ids_;
-  std::uint64_t stored_ : 56, height_ : 8;
+  std::uint64_t stored_ : 56, height_ : 7, spelled_ : 1;  // spelled_: some chunk keeps no text
 };
-static_assert(sizeof(void*) != 8 || sizeof(ChunkNode) == 64, "one cache line, and part of the bound on bytes a token");
+static_assert(sizeof(ChunkNode) <= Chunk::kNodeBytes, "one cache line, and part of the bound on bytes a token");
 
 // The sequence. A value: a copy shares everything and costs two atomic increments.
 // The last chunk stands beside the tree of the others. An append replaces it and looks at little else: no node is
@@ -72,6 +74,9 @@ class ChunkTree {
 
   // Bytes asked of the allocator for all chunks and nodes, shared or not.
   std::size_t allocated_bytes() const { return sums().stored + sums_of_front().chunks * sizeof(ChunkNode); }
+
+  // Whether some chunk keeps no text.
+  bool spells() const { return ChunkNode::spells(front_) || (last_ && !last_->keeps_text()); }
 
   // A chunk, and what stands before it. The pointer lives as long as this tree does.
   struct Found {
@@ -308,18 +313,20 @@ class ChunkTree {
     if (node->height() != 1 + std::max(left_height, right_height)) throw std::logic_error("chunk tree: a wrong height");
     if (node->sums() != ChunkNode::sums_of(node->left) + chunk.sums() + ChunkNode::sums_of(node->right))
       throw std::logic_error("chunk tree: wrong sums");
+    const bool spelled = ChunkNode::spells(node->left) || !chunk.keeps_text() || ChunkNode::spells(node->right);
+    if (ChunkNode::spells(node) != spelled) throw std::logic_error("chunk tree: who keeps a text is not known");
     if (node->refs.load(std::memory_order_relaxed) == 0) throw std::logic_error("chunk tree: a dead node");
   }
 
   static void validate_chunk(const Chunk& chunk) {
-    if (chunk.text().empty()) throw std::logic_error("chunk tree: an empty chunk");
+    if (chunk.byte_count() == 0) throw std::logic_error("chunk tree: an empty chunk");
     for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
       const Mark mark = chunk.mark(k), before = k > 0 ? chunk.mark(k - 1) : chunk.begin();
-      if (mark.at <= before.at || mark.at >= chunk.text().size() || mark.ids < before.ids ||
-          mark.ids > chunk.id_count() || !utf8::starts_code_point(chunk.text()[mark.at]))
+      if (mark.at <= before.at || mark.at >= chunk.byte_count() || mark.ids < before.ids ||
+          mark.ids > chunk.id_count() || (chunk.keeps_text() && !utf8::starts_code_point(chunk.kept_text()[mark.at])))
         throw std::logic_error("chunk tree: a mark out of place");
     }
-    if (chunk.sums().chars != utf8::count_code_points(chunk.text()))
+    if (chunk.keeps_text() && chunk.sums().chars != utf8::count_code_points(chunk.kept_text()))
       throw std::logic_error("chunk tree: a wrong count of code points");
     if (chunk.refs.load(std::memory_order_relaxed) == 0) throw std::logic_error("chunk tree: a dead chunk");
   }

@@ -32,6 +32,7 @@
 #include "piece_ends.hpp"
 #include "resolver.hpp"
 #include "segments.hpp"
+#include "spellings.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
 
@@ -64,6 +65,7 @@ class Encoder {
         whole_(image_),
         space_in_front_(image_.get_sized<std::uint32_t>(Section::settings, 1)[0] != 0),
         lengths_(image_, Section::lengths),
+        spellings_(image_, whole_),
         raw_tokens_(image_, kRawLiterals),
         normalized_tokens_(image_, kNormalizedLiterals),
         fenced_tokens_(image_, kFencedLiterals),
@@ -116,6 +118,8 @@ class Encoder {
   std::size_t last_cut(std::string_view text, std::size_t upto) const {
     return characters() ? characters()->last_cut(text, upto) : classes_.last_cut(text, upto);
   }
+
+  const Spellings& spellings() const { return spellings_; }
 
   void encode(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,
               std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) const {
@@ -615,6 +619,7 @@ class Encoder {
   Vocabulary whole_;
   bool space_in_front_;
   CloseNumbers lengths_;
+  Spellings spellings_;
   AddedTokens raw_tokens_;         // looked for before normalization
   AddedTokens normalized_tokens_;  // looked for after it
   AddedTokens fenced_tokens_;      // those that masks_ do not know

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +23,8 @@
 #include "encoder.hpp"
 #include "image.hpp"
 #include "normalization.hpp"
+#include "spellings.hpp"
+#include "utf8.hpp"
 #include "vocabulary.hpp"
 #include "whole_characters.hpp"
 
@@ -143,6 +146,35 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   CloseNumbers::write(writer, Section::lengths, lengths);
 }
 
+// What each id most likely stands for in a text; sessions compare (spellings.hpp).
+inline void write_spellings(ImageWriter& writer, const EncoderTables& tables) {
+  std::map<std::uint32_t, std::string> texts;  // of equal ids the first one counts
+  Spellings::Marker marker;
+  std::string replaced;
+  if (tables.characters) {
+    for (std::size_t byte = 0; byte < tables.characters->byte_tokens.size(); ++byte)
+      if (tables.characters->byte_tokens[byte] != kNoId)
+        texts.emplace(tables.characters->byte_tokens[byte], std::string(1, static_cast<char>(byte)));
+    if (tables.characters->replaced < 0x80) {
+      utf8_append(marker.replacement, tables.characters->replacement);
+      marker.replaced = static_cast<char>(tables.characters->replaced);
+    }
+  }
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < tables.vocabulary_ids.size(); ++i) {
+    const std::size_t end = tables.vocabulary_ends[i];
+    std::string text(tables.vocabulary_bytes.substr(begin, end - begin));
+    begin = end;
+    if (!marker.replacement.empty())
+      for (std::size_t at = text.find(marker.replacement); at != text.npos; at = text.find(marker.replacement, at + 1))
+        text.replace(at, marker.replacement.size(), 1, marker.replaced);
+    texts.emplace(tables.vocabulary_ids[i], std::move(text));
+  }
+  for (const AddedLiteral& literal : tables.added_tokens) texts.emplace(literal.token.id, literal.content);
+  const Image image = writer.finish();
+  Spellings::write(writer, texts, Vocabulary(image), marker);
+}
+
 inline void write_stages(ImageWriter& writer, Section section, const std::vector<StageTable>& stages,
                          std::size_t classes) {
   for (std::uint32_t index = 0; index < stages.size(); ++index) {
@@ -191,6 +223,7 @@ inline Image build_image(const EncoderTables& tables) {
   ImageWriter writer;
   Bpe::write(writer, tables.merges, tables.byte_ids, tables.characters ? &*tables.characters : nullptr);
   detail::write_vocabulary(writer, tables);
+  detail::write_spellings(writer, tables);
   Classes::write(writer, classes, tables.classes.class_of.data(), tables.classes.pairs.data(),
                  tables.classes.suspect.data());
   detail::write_further_cuts(writer, tables.classes, classes);

@@ -27,7 +27,7 @@
 namespace tokseam {
 
 // Bumped whenever the layout or the meaning of any section changes.
-inline constexpr std::uint32_t kImageFormat = 9;
+inline constexpr std::uint32_t kImageFormat = 10;
 
 // A section's number is part of the format. Some come several times, told apart by an index.
 enum class Section : std::uint32_t {
@@ -83,6 +83,12 @@ enum class Section : std::uint32_t {
   parted_keys,
   parted_entries,
   parted_bytes,
+  spelling_settings,
+  spelling_offsets,
+  spelling_bases,
+  spelling_apart_ids,
+  spelling_apart_ends,
+  spelling_apart_bytes,
 };
 
 // An image that may not be used: damaged, cut short, of another format, made for something else, or inconsistent.

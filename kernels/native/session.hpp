@@ -15,8 +15,11 @@
 // copies what the touched chunks hold outside it. C4 also names ids inside the window that must come out as they were:
 // the overlap. It is compared at each edit, because a proof covers the idea and not the code.
 //
+// Where tokens are long, chunks keep no text: their ids spell it (chunk_text.hpp). No claim about ids is needed for that,
+// since a chunk drops its text only where that was compared byte by byte.
+//
 // Not here: what is a synchronizing position and how text is encoded (chunk_engine.hpp is the seam), how large chunks
-// are (chunk_plan.hpp), ids that a special-token template adds, checks of UTF-8, the fallback to the reference. A
+// are and which keep their text (chunk_plan.hpp), ids that a special-token template adds, checks of UTF-8, the fallback to the reference. A
 // stretch without a synchronizing position is one chunk of any size up to 2^32 - 1 bytes, and each edit inside it
 // encodes all of it.
 #pragma once
@@ -34,6 +37,7 @@
 #include "checked_engine.hpp"
 #include "chunk_engine.hpp"
 #include "chunk_plan.hpp"
+#include "chunk_text.hpp"
 #include "chunk_tree.hpp"
 #include "code_points.hpp"
 
@@ -93,7 +97,7 @@ class Session {
     std::vector<Mark> paired;
     paired.reserve(cuts.size());
     for (std::size_t k = 0; k < cuts.size(); ++k) paired.push_back({cuts[k], marks[k]});
-    ChunkTree tree = ChunkTree::build(make_chunks<Limits>(text, ids, paired, true));
+    ChunkTree tree = ChunkTree::build(make_chunks<Limits>(text, ids, paired, true, engine_.spellings()));
     const std::size_t old_count = id_count();
     tree_ = std::move(tree);
     last_ = {};
@@ -113,28 +117,30 @@ class Session {
       last_ = {};
       return {id_count(), id_count(), {}};
     }
-    const Window window = open_window(start, stop, replacement.size());
+    ChunkTexts texts(engine_.spellings());
+    const Window window = open_window(start, stop, replacement.size(), texts);
     const Sums before = tree_.before(window.first);
     Draft draft;
     draft.text.reserve(window.draft_bytes);
-    read_text(before.bytes, window.change_start, draft.text);
+    read_text(before.bytes, window.change_start, texts, draft.text);
     draft.text.append(replacement);
-    read_text(window.change_stop, tree_.before(window.last).bytes, draft.text);
+    read_text(window.change_stop, tree_.before(window.last).bytes, texts, draft.text);
     keep_left(window, before, draft);
 
     const std::size_t begin = window.left.bytes() - before.bytes;  // of the window, in the draft
     const std::size_t size = window.bytes_after(replacement.size());
     const std::string_view text = std::string_view(draft.text).substr(begin, size);
     const std::vector<std::size_t> cuts = window_cuts(window, text);
+    const std::size_t chars_before = window.left.chars(texts);
     std::vector<std::size_t> marks;
     const std::size_t kept = draft.ids.size();
     draft.ids.reserve(kept + text.size() / 2 + (tree_.before(window.last).ids - window.right.ids()));
-    engine_.encode(text, cuts, window.left.chars(), draft.ids, marks);
+    engine_.encode(text, cuts, chars_before, draft.ids, marks);
 
     const std::span<const std::uint32_t> ids = std::span<const std::uint32_t>(draft.ids).subspan(kept);
     std::vector<std::uint32_t> old_ids(window.right.ids() - window.left.ids());
     copy_ids(window.left.ids(), window.right.ids(), old_ids.data());
-    const std::size_t overlap_ids = check_overlap(window, text, cuts, marks, ids, old_ids);
+    const std::size_t overlap_ids = check_overlap(window, text, chars_before, cuts, marks, ids, old_ids);
     Splice splice = trim(window.left.ids(), old_ids, ids);
     const std::size_t chars_encoded = utf8::count_code_points(text);
 
@@ -143,7 +149,8 @@ class Session {
     keep_right(window, begin + size, draft);
     const bool at_end = window.last == chunk_count();
     ChunkTree tree = tree_.replaced(window.first, window.last,
-                                    make_chunks<Limits>(draft.text, draft.ids, draft.marks, at_end));
+                                    make_chunks<Limits>(draft.text, draft.ids, draft.marks, at_end,
+                                                        engine_.spellings()));
 
     tree_ = std::move(tree);  // nothing throws from here on
     last_ = {chars_encoded, size, overlap_ids};
@@ -174,18 +181,20 @@ class Session {
 
   // Writes the bytes() bytes of the text to `out`.
   void copy_text(char* out) const {
+    ChunkTexts texts(engine_.spellings());
     tree_.visit<&Sums::chunks>(0, chunk_count(), [&](const Chunk& chunk, std::size_t, std::size_t) {
-      out = std::copy_n(chunk.text().data(), chunk.text().size(), out);
+      out = std::ranges::copy(texts.of(chunk), out).out;
     });
   }
 
   // The code points [start, stop) of the text. Throws std::out_of_range.
   std::string text(std::size_t start, std::size_t stop) const {
     check_range(start, stop, chars());
+    ChunkTexts texts(engine_.spellings());
     std::string slice;
     tree_.visit<&Sums::chars>(start, stop, [&](const Chunk& chunk, std::size_t from, std::size_t to) {
-      const std::size_t at = chunk.offset_of(from);
-      slice.append(chunk.text().substr(at, chunk.offset_of(to) - at));
+      const std::size_t at = texts.offset_of(chunk, from);
+      slice.append(texts.of(chunk).substr(at, texts.offset_of(chunk, to) - at));
     });
     return slice;
   }
@@ -201,6 +210,16 @@ class Session {
     });
   }
 
+  // How many chunks keep no text. O(chunks); for tests.
+  std::size_t spelled_chunk_count() const {
+    std::size_t count = 0;
+    tree_.walk([&](const Chunk& chunk) {
+      count += !chunk.keeps_text();
+      return true;
+    });
+    return count;
+  }
+
   // How many marks there are. O(chunks); for tests.
   std::size_t mark_count() const {
     std::size_t count = 0;
@@ -212,32 +231,41 @@ class Session {
   }
 
   // Walks everything and throws std::logic_error at the first broken invariant: the tree's own ones, chunks that end at
-  // synchronizing positions, no two crumbs side by side, and each chunk's ids and marks those of its text. Slow; for
-  // tests.
+  // synchronizing positions, no two crumbs side by side, each chunk's ids and marks those of its text, and no text but
+  // the last one's kept that costs too much and could be spelled. Slow; for tests.
   void validate() const {
     tree_.validate();
+    ChunkTexts texts(engine_.spellings());
     const Chunk* previous = nullptr;
-    std::size_t chars_before = 0;
+    std::size_t chars_before = 0, index = 0;
     tree_.visit<&Sums::chunks>(0, chunk_count(), [&](const Chunk& chunk, std::size_t, std::size_t) {
+      const std::string_view text = texts.of(chunk);
+      if (chunk.sums().chars != utf8::count_code_points(text))
+        throw std::logic_error("session: a spelled text of the wrong length");
       std::vector<std::size_t> cuts, counts, marks;
       for (std::size_t k = 0; k < chunk.mark_count(); ++k) {
         cuts.push_back(chunk.mark(k).at);
         counts.push_back(chunk.mark(k).ids);
-        if (engine_.next_cut(chunk.text(), cuts[k]) != cuts[k])
+        if (engine_.next_cut(text, cuts[k]) != cuts[k])
           throw std::logic_error("session: a mark that is no cut");
       }
       std::vector<std::uint32_t> ids;
-      engine_.encode(chunk.text(), cuts, chars_before, ids, marks);
+      engine_.encode(text, cuts, chars_before, ids, marks);
       chars_before += chunk.sums().chars;
       std::vector<std::uint32_t> kept(chunk.id_count());
       chunk.copy_ids(0, kept.size(), kept.data());
       if (ids != kept) throw std::logic_error("session: ids that are not the text's");
       if (marks != counts) throw std::logic_error("session: marks that are not the text's");
+      const bool last = ++index == chunk_count();
+      const Chunk::Text form =
+          last ? Chunk::Text::kept : text_form<Limits>(text, ids, chunk.mark_count(), engine_.spellings());
+      if (chunk.keeps_text() != (form == Chunk::Text::kept))
+        throw std::logic_error("session: a text that is kept, or dropped, against the plan");
       if (previous != nullptr) {
-        const std::size_t seam = previous->text().size();
-        const std::string joined = std::string(previous->text()) + std::string(chunk.text());
+        const std::size_t seam = previous->byte_count();
+        const std::string joined = std::string(texts.of(*previous)) + std::string(text);
         if (engine_.next_cut(joined, seam) != seam) throw std::logic_error("session: a seam that is no cut");
-        if (std::max(seam, chunk.text().size()) < Limits::kMinBytes) throw std::logic_error("session: two crumbs meet");
+        if (std::max(seam, text.size()) < Limits::kMinBytes) throw std::logic_error("session: two crumbs meet");
       }
       previous = &chunk;
     });
@@ -254,7 +282,9 @@ class Session {
 
     std::size_t bytes() const { return before.bytes + mark.at; }
     std::size_t ids() const { return before.ids + mark.ids; }
-    std::size_t chars() const { return before.chars + (chunk != nullptr ? chunk->chars_before(mark.at) : 0); }
+    std::size_t chars(ChunkTexts& texts) const {
+      return before.chars + (chunk != nullptr ? texts.chars_before(*chunk, mark.at) : 0);
+    }
   };
 
   // What a change encodes, and which chunks it replaces.
@@ -306,16 +336,16 @@ class Session {
   }
 
   // By C3 the window begins at a cut left of the change, or at the text's begin: it holds the character before it.
-  End left_end(std::size_t start) const {
+  End left_end(std::size_t start, ChunkTexts& texts) const {
     End end;
     if (start == 0) {
       if (chunk_count() > 0) end.chunk = tree_.find<&Sums::chunks>(0).chunk;
       return end;
     }
     const auto found = tree_.find<&Sums::chars>(start - 1);
-    const std::size_t at = found.chunk->offset_of(start - found.before.chars);
+    const std::size_t at = texts.offset_of(*found.chunk, start - found.before.chars);
     end = {found.chunk, found.before, found.chunk->mark_before(at), found.before.bytes + at, 0};
-    const std::string_view kept = found.chunk->text().substr(end.mark.at, at - end.mark.at);
+    const std::string_view kept = texts.of(*found.chunk).substr(end.mark.at, at - end.mark.at);
     const std::size_t cut = engine_.last_cut(kept, kept.size() - 1);
     if (cut != kNoCut) {
       end.overlap = cut;
@@ -336,7 +366,7 @@ class Session {
   }
 
   // As left_end(), to the right.
-  End right_end(std::size_t stop) const {
+  End right_end(std::size_t stop, ChunkTexts& texts) const {
     End end;
     if (stop == chars()) {
       if (chunk_count() == 0) return end;
@@ -344,9 +374,9 @@ class Session {
       return {found.chunk, found.before, found.chunk->end(), bytes(), 0};
     }
     const auto found = tree_.find<&Sums::chars>(stop);
-    const std::size_t at = found.chunk->offset_of(stop - found.before.chars);
+    const std::size_t at = texts.offset_of(*found.chunk, stop - found.before.chars);
     end = {found.chunk, found.before, found.chunk->mark_behind(at), found.before.bytes + at, 0};
-    const std::string_view kept = found.chunk->text().substr(at, end.mark.at - at);
+    const std::string_view kept = texts.of(*found.chunk).substr(at, end.mark.at - at);
     const std::size_t cut = engine_.next_cut(kept, 1);
     if (cut != kNoCut) {
       end.overlap = kept.size() - cut;
@@ -366,20 +396,20 @@ class Session {
   }
 
   // Finds what to encode and which chunks to replace, for `growth` bytes in place of the code points [start, stop).
-  Window open_window(std::size_t start, std::size_t stop, std::size_t growth) const {
-    Window window{left_end(start), right_end(stop)};
+  Window open_window(std::size_t start, std::size_t stop, std::size_t growth, ChunkTexts& texts) const {
+    Window window{left_end(start, texts), right_end(stop, texts)};
     window.change_start = window.left.change;
     window.change_stop = window.right.change;
     window.first = window.left.before.chunks;
     window.last = chunk_count() == 0 ? 0 : window.right.before.chunks + 1;
-    const std::size_t behind = window.right.chunk == nullptr ? 0 : window.right.chunk->text().size();
+    const std::size_t behind = window.right.chunk == nullptr ? 0 : window.right.chunk->byte_count();
     std::size_t size = window.change_start - window.left.before.bytes + growth + window.right.before.bytes + behind -
                        window.change_stop;
     // Neighbours that are crumbs are copied too, and any but long ones while the draft would be a crumb itself.
     const auto wanted = [&](std::size_t neighbour) {
       return neighbour < Limits::kMinBytes || (size < Limits::kMinBytes && neighbour <= Limits::kLongBytes);
     };
-    const auto bytes_of = [&](std::size_t index) { return tree_.at(index).text().size(); };
+    const auto bytes_of = [&](std::size_t index) { return tree_.at(index).byte_count(); };
     while (true) {
       if (window.first > 0 && wanted(bytes_of(window.first - 1))) {
         size += bytes_of(--window.first);
@@ -394,9 +424,9 @@ class Session {
   }
 
   // Appends the bytes [start, stop) of the text to `out`.
-  void read_text(std::size_t start, std::size_t stop, std::string& out) const {
+  void read_text(std::size_t start, std::size_t stop, ChunkTexts& texts, std::string& out) const {
     tree_.visit<&Sums::bytes>(start, stop, [&](const Chunk& chunk, std::size_t from, std::size_t to) {
-      out.append(chunk.text().substr(from, to - from));
+      out.append(texts.of(chunk).substr(from, to - from));
     });
   }
 
@@ -412,7 +442,7 @@ class Session {
                                    const Mark mark = {seam.at + chunk.mark(k).at, seam.ids + chunk.mark(k).ids};
                                    if (mark.at < window.left.bytes() - before.bytes) draft.mark(mark);
                                  }
-                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.id_count()};
+                                 seam = {seam.at + chunk.byte_count(), seam.ids + chunk.id_count()};
                                });
   }
 
@@ -436,7 +466,7 @@ class Session {
                                  keep(seam);
                                  for (std::size_t k = 0; k < chunk.mark_count(); ++k)
                                    keep({seam.at + chunk.mark(k).at, seam.ids + chunk.mark(k).ids});
-                                 seam = {seam.at + chunk.text().size(), seam.ids + chunk.id_count()};
+                                 seam = {seam.at + chunk.byte_count(), seam.ids + chunk.id_count()};
                                });
   }
 
@@ -453,9 +483,9 @@ class Session {
   }
 
   // Compares the ids that C4 keeps. Returns how many there are.
-  static std::size_t check_overlap(const Window& window, std::string_view text, std::span<const std::size_t> cuts,
-                                   std::span<const std::size_t> marks, std::span<const std::uint32_t> ids,
-                                   std::span<const std::uint32_t> old_ids) {
+  static std::size_t check_overlap(const Window& window, std::string_view text, std::size_t chars_before,
+                                   std::span<const std::size_t> cuts, std::span<const std::size_t> marks,
+                                   std::span<const std::uint32_t> ids, std::span<const std::uint32_t> old_ids) {
     using Differs = OverlapMismatch::Differs;
     const auto mark_of = [&](std::size_t cut) {
       return marks[static_cast<std::size_t>(std::ranges::lower_bound(cuts, cut) - cuts.begin())];
@@ -464,14 +494,14 @@ class Session {
     if (window.left.overlap > 0) {
       head = mark_of(window.left.overlap);
       if (head > old_ids.size() || !std::ranges::equal(ids.first(head), old_ids.first(head)))
-        throw CheckedEngine<Engine>::mismatch(Differs::ids, text, window.left.chars(), window.left.overlap);
+        throw CheckedEngine<Engine>::mismatch(Differs::ids, text, chars_before, window.left.overlap);
     }
     std::size_t tail = 0;
     if (window.right.overlap > 0) {
       const std::size_t cut = text.size() - window.right.overlap;
       tail = ids.size() - mark_of(cut);
       if (tail > old_ids.size() - head || !std::ranges::equal(ids.last(tail), old_ids.last(tail)))
-        throw CheckedEngine<Engine>::mismatch(Differs::ids, text, window.left.chars(), cut);
+        throw CheckedEngine<Engine>::mismatch(Differs::ids, text, chars_before, cut);
     }
     return head + tail;
   }

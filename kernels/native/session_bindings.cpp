@@ -89,7 +89,7 @@ class NativeSession {
   std::pair<std::size_t, std::size_t> ends_shared_with(nb::str text) const {
     const CodePoints points = code_points(text);
     nb::gil_scoped_release release;
-    const SharedEnds ends = shared_ends(store_.chunks(), points);
+    const SharedEnds ends = shared_ends(store_.chunks(), encoder_->spellings(), points);
     return {ends.prefix, ends.suffix};
   }
 
@@ -211,6 +211,7 @@ void bind_sessions(nb::module_& m) {
       .def("ids_list", &NativeSession::ids_list)
       .def("validate", [](const NativeSession& s) { s.store().validate(); })
       .def_prop_ro("chars", [](const NativeSession& s) { return s.store().chars(); })
+      .def_prop_ro("spells", [](const NativeSession& s) { return s.store().chunks().spells(); })
       .def_prop_ro("token_count", [](const NativeSession& s) { return s.store().id_count(); })
       .def_prop_ro("chunk_count", [](const NativeSession& s) { return s.store().chunk_count(); })
       .def_prop_ro("memory_bytes", [](const NativeSession& s) { return s.store().memory_bytes(); })

@@ -31,24 +31,6 @@ struct SharedEnds {
 
 namespace detail {
 
-// PERF: memcmp over blocks, then a scan of the block that differs. One unit at a time would be bound by the loop.
-constexpr std::size_t kBlockBytes = 4096;
-
-inline std::size_t equal_bytes_forward(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
-  std::size_t i = 0;
-  while (i + kBlockBytes <= n && std::memcmp(a + i, b + i, kBlockBytes) == 0) i += kBlockBytes;
-  while (i < n && a[i] == b[i]) ++i;
-  return i;
-}
-
-inline std::size_t equal_bytes_backward(const std::uint8_t* a_end, const std::uint8_t* b_end, std::size_t n) {
-  std::size_t i = 0;
-  while (i + kBlockBytes <= n && std::memcmp(a_end - i - kBlockBytes, b_end - i - kBlockBytes, kBlockBytes) == 0)
-    i += kBlockBytes;
-  while (i < n && a_end[-1 - static_cast<std::ptrdiff_t>(i)] == b_end[-1 - static_cast<std::ptrdiff_t>(i)]) ++i;
-  return i;
-}
-
 // PERF: units of two widths are compared a block at a time without an exit, which the compiler turns into vector code.
 constexpr std::size_t kBlockUnits = 64;
 
@@ -58,6 +40,26 @@ bool equal_blocks(const A* a, const B* b) {
   for (std::size_t i = 0; i < kBlockUnits; ++i)
     different |= static_cast<std::uint32_t>(a[i]) ^ static_cast<std::uint32_t>(b[i]);
   return different == 0;
+}
+
+// PERF: memcmp over blocks, large ones and then small ones, then a scan of the block that differs. One unit at a time
+// would be bound by the loop.
+constexpr std::size_t kBlockBytes = 4096, kSmallBlockBytes = 64;
+
+inline std::size_t equal_bytes_forward(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
+  std::size_t i = 0;
+  for (const std::size_t block : {kBlockBytes, kSmallBlockBytes})
+    while (i + block <= n && std::memcmp(a + i, b + i, block) == 0) i += block;
+  while (i < n && a[i] == b[i]) ++i;
+  return i;
+}
+
+inline std::size_t equal_bytes_backward(const std::uint8_t* a_end, const std::uint8_t* b_end, std::size_t n) {
+  std::size_t i = 0;
+  for (const std::size_t block : {kBlockBytes, kSmallBlockBytes})
+    while (i + block <= n && std::memcmp(a_end - i - block, b_end - i - block, block) == 0) i += block;
+  while (i < n && a_end[-1 - static_cast<std::ptrdiff_t>(i)] == b_end[-1 - static_cast<std::ptrdiff_t>(i)]) ++i;
+  return i;
 }
 
 template <class A, class B>

@@ -12,6 +12,7 @@
 
 namespace tokseam {
 
+inline bool is_ascii(char byte) { return static_cast<signed char>(byte) >= 0; }
 inline bool is_continuation(char byte) { return !utf8::starts_code_point(byte); }
 
 // Bytes of the character that starts with `lead`.

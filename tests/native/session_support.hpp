@@ -20,6 +20,8 @@ struct TinyLimits {
   static constexpr std::size_t kMarkBytes = 4;
   static constexpr std::size_t kTailBytes = 2;
   static constexpr std::size_t kOverlapMaxBytes = 32;
+  static constexpr std::size_t kTokenBytes = 0;  // every text that its ids spell
+  static constexpr std::size_t kSpelledTargetBytes = 6;
 };
 
 // Chunks of a few words, each with many marks: every edit then stands at, beside or across some.
@@ -30,6 +32,8 @@ struct ManyMarks {
   static constexpr std::size_t kMarkBytes = 2;
   static constexpr std::size_t kTailBytes = 1;
   static constexpr std::size_t kOverlapMaxBytes = 24;
+  static constexpr std::size_t kTokenBytes = 9;  // some chunks keep their text, some do not
+  static constexpr std::size_t kSpelledTargetBytes = 24;
 };
 
 using Ids = std::vector<std::uint32_t>;

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "check.hpp"
+#include "chunk_text.hpp"
 #include "chunk_tree.hpp"
+#include "toy_spellings.hpp"
 
 namespace tokseam::test {
 namespace {
@@ -154,9 +156,44 @@ void chunk_content() {
   // The length is refused before a byte is read, so there need not be that many.
   const std::string_view too_long("a", std::size_t{1} << 32);
   CHECK_THROWS(std::length_error, Chunk::make(too_long, {}));
-  for (std::size_t n = 0; n < offsets.size(); ++n) {
-    CHECK(chunk->offset_of(n) == offsets[n], std::to_string(n));
-    CHECK(chunk->chars_before(offsets[n]) == n, std::to_string(n));
+  const ToySpellings toy({{7, "a\xC3"}, {0xFFFFFFFF, "\xA9\xF0\x9F\x98\x80"}, {0, "z"}}, {}, {});
+  const Ref<Chunk> spelled = Chunk::make(chunk->kept_text(), ids, {}, Chunk::Ids::narrow, Chunk::Text::spelled);
+  CHECK((spelled->sums() == Sums{8, 4, 3, 1, sizeof(Chunk) + 3 * 4}), "sums without the text");
+  ChunkTexts texts(toy.spellings());
+  for (const Ref<Chunk>& one : {chunk, spelled}) {
+    CHECK(texts.of(*one) == chunk->kept_text(), "the text");
+    for (std::size_t n = 0; n < offsets.size(); ++n) {
+      CHECK(texts.offset_of(*one, n) == offsets[n], std::to_string(n));
+      CHECK(texts.chars_before(*one, offsets[n]) == n, std::to_string(n));
+    }
+  }
+}
+
+// Texts of chunks that are asked about in turn, long ones among them; and ids that spell something else after all.
+void texts_of_chunks() {
+  const ToySpellings toy({{1, "abc"}, {2, std::string(Spellings::kLongest, 'x')}});
+  std::vector<Ref<Chunk>> chunks;
+  std::vector<std::string> want;
+  for (const std::size_t count : {1u, 3u, 40u, 600u, 2u}) {
+    for (const std::uint32_t id : {1u, 2u}) {
+      std::string text;
+      for (std::size_t k = 0; k < count; ++k) text += id == 1 ? "abc" : std::string(Spellings::kLongest, 'x');
+      const std::vector<std::uint32_t> ids(count, id);
+      chunks.push_back(Chunk::make(text, ids, {}, Chunk::Ids::narrow, Chunk::Text::spelled));
+      want.push_back(text);
+    }
+  }
+  std::mt19937 random(6);
+  ChunkTexts texts(toy.spellings());
+  for (int draw = 0; draw < 500; ++draw) {
+    const std::size_t a = random() % chunks.size(), b = random() % chunks.size();
+    const std::string_view first = texts.of(*chunks[a]), second = texts.of(*chunks[b]);
+    CHECK(first == want[a] && second == want[b], "both stay while no third one is asked about");
+  }
+  const std::vector<std::uint32_t> ids = {1, 1};
+  for (const std::string_view wrong : {"abcab", "abcabca"}) {
+    const Ref<Chunk> broken = Chunk::make(wrong, ids, {}, Chunk::Ids::narrow, Chunk::Text::spelled);
+    CHECK_THROWS(std::logic_error, texts.of(*broken));
   }
 }
 
@@ -173,7 +210,10 @@ void ids_of_every_width() {
       CHECK(chunk->allocated_bytes() == sizeof(Chunk) + 2 * Chunk::kMarkBytes + count * width + 7, "what it takes");
       const Ref<Chunk> plain = Chunk::make("abcdefg", ids, marks, Chunk::Ids::plain);
       CHECK(plain->allocated_bytes() == sizeof(Chunk) + 2 * Chunk::kMarkBytes + count * 4 + 7, "what it takes, plain");
-      CHECK(chunk->text() == "abcdefg" && chunk->mark(0) == marks[0] && chunk->mark(1) == marks[1], "what is around");
+      const Ref<Chunk> spelled = Chunk::make("abcdefg", ids, marks, Chunk::Ids::narrow, Chunk::Text::spelled);
+      CHECK(spelled->allocated_bytes() == sizeof(Chunk) + 2 * Chunk::kMarkBytes + count * width, "without its text");
+      CHECK(!spelled->keeps_text() && spelled->byte_count() == 7 && spelled->sums().chars == 7, "whose length stays");
+      CHECK(chunk->kept_text() == "abcdefg" && chunk->mark(0) == marks[0] && chunk->mark(1) == marks[1], "what is around");
       for (std::size_t start = 0; start <= count; ++start) {
         for (std::size_t stop = start; stop <= count; ++stop) {
           std::vector<std::uint32_t> kept(stop - start + 1, 0xABCD);
@@ -195,6 +235,7 @@ int main() {
   using namespace tokseam::test;
   return run({
       {"a chunk gives back what it holds", chunk_content},
+      {"texts of chunks", texts_of_chunks},
       {"ids of every width", ids_of_every_width},
       {"find and visit by every unit", positions},
       {"growth and cuts at one end", one_end_only},

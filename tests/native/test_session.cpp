@@ -264,7 +264,7 @@ void marks_at_their_reach() {
   CHECK(chunk->mark_count() == 2 && chunk->mark(1) == marks[1], "two marks");
   Ids kept(chunk->id_count());
   chunk->copy_ids(0, kept.size(), kept.data());
-  CHECK(chunk->text() == text && kept == ids, "what stands behind them");
+  CHECK(chunk->kept_text() == text && kept == ids, "what stands behind them");
   CHECK(chunk->mark_before(1) == Mark{} && chunk->mark_before(2) == marks[0], "before");
   CHECK(chunk->mark_behind(0) == marks[0] && chunk->mark_behind(reach) == chunk->end(), "behind");
 }

@@ -134,6 +134,8 @@ struct FourByteTokens {
     for (const std::size_t cut : cuts) marks.push_back((cut + 3) / 4);
     ids.resize(ids.size() + (text.size() + 3) / 4, 7);
   }
+  const Spellings& spellings() const { return none.spellings(); }
+  ToySpellings none{{}};
 };
 
 void memory_of_a_token() {
@@ -164,6 +166,54 @@ void memory_of_a_token() {
         "the sum of the parts");
 }
 
+// Tokens of sixteen bytes: rulers, indentation, what a text is full of that tokens were made for.
+struct LongTokens : FourByteTokens {
+  static constexpr std::string_view kEntry = "abcdefghijklmnoz";
+  void encode(std::string_view text, EncodeMode, std::span<const std::size_t> cuts, Ids& ids,
+              std::vector<std::size_t>& marks) const {
+    for (const std::size_t cut : cuts) marks.push_back(cut / kEntry.size());
+    ids.resize(ids.size() + text.size() / kEntry.size(), 70'000);
+  }
+  const Spellings& spellings() const { return entry.spellings(); }
+  ToySpellings entry{{{70'000, std::string(kEntry)}}};
+};
+
+void memory_of_a_long_token() {
+  const LongTokens engine;
+  Session<LongTokens> session(engine);
+  std::string text;
+  while (text.size() < kMegabyte) text += LongTokens::kEntry;
+  session.reset(text);
+  const auto per_token = [&] {
+    return static_cast<double>(session.memory_bytes()) / static_cast<double>(session.id_count());
+  };
+  CHECK(per_token() <= 5.0, std::to_string(per_token()) + " bytes a token after a reset");
+  CHECK(session.spelled_chunk_count() + 1 == session.chunk_count(), "all but the last one keep no text");
+  std::mt19937 random(34);
+  const std::string entry(LongTokens::kEntry);
+  for (int i = 0; i < 5000; ++i) {
+    const std::size_t at = random() % (session.chars() / entry.size()) * entry.size();
+    session.edit(at, at + (i % 2 == 0 ? 0u : entry.size()), i % 2 == 0 ? entry : "");
+    if (i % 50 == 0) session.append(entry);
+  }
+  session.validate();
+  CHECK(per_token() <= 5.0, std::to_string(per_token()) + " bytes a token after 5000 edits");
+  std::string kept(session.bytes(), '?');
+  session.copy_text(kept.data());
+  std::size_t spelled = 0;
+  session.chunks().walk([&](const Chunk& chunk) {
+    spelled += chunk.keeps_text() ? 0 : chunk.byte_count();
+    return true;
+  });
+  const Chunk& last = session.chunks().at(session.chunk_count() - 1);
+  CHECK(session.memory_bytes() == sizeof(session) + session.chunk_count() * sizeof(Chunk) +
+                                      (session.chunk_count() - 1) * sizeof(ChunkNode) + session.bytes() - spelled +
+                                      3 * session.id_count() + last.id_count() + 4 * session.mark_count(),
+        "the sum of the parts");
+  for (std::size_t at = 0; at < kept.size(); at += entry.size())
+    CHECK(kept.compare(at, entry.size(), entry) == 0, "the text");
+}
+
 }  // namespace
 }  // namespace tokseam::test
 
@@ -176,5 +226,6 @@ int main() {
       {"appends from nothing", appends_from_nothing},
       {"a long stretch is left behind", a_long_stretch_is_left_behind},
       {"memory of a token", memory_of_a_token},
+      {"memory of a long token", memory_of_a_long_token},
   });
 }

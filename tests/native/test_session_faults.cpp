@@ -1,5 +1,8 @@
 // Engines that break their promises, and engines that fail: the session notices, and stays as it was.
+#include <algorithm>
 #include <new>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,17 @@ struct Broken : ToyEngine {
   std::size_t last_cut(std::string_view, std::size_t) const { return answer; }
 };
 
+// Its spellings say something else for one id.
+struct Misspelling : ToyEngine {
+  explicit Misspelling(const std::string& text) {
+    ToySpellings::Texts wrong = texts();
+    wrong['c'] = text;
+    spellings_.emplace(wrong);
+  }
+  const Spellings& spellings() const { return spellings_->spellings(); }
+  std::optional<ToySpellings> spellings_;
+};
+
 // Runs `operation` on `session`, which must throw Error and change nothing. Returns the error.
 template <class Error, class S, class F>
 Error must_throw(S& session, F operation) {
@@ -75,6 +89,40 @@ Error must_throw(S& session, F operation) {
   }
   CHECK(false, "nothing was thrown");
   throw Failure("not reached");
+}
+
+// A chunk keeps the text that its ids do not spell: nobody sees anything of it.
+void misspellings() {
+  for (const std::string& wrong : {std::string("d"), std::string("cc"), std::string(), std::string(400, 'c')}) {
+    const Misspelling engine(wrong);
+    Session<Misspelling, TinyLimits> session(engine);
+    std::mt19937 random(41);
+    std::string text;
+    std::size_t most_spelled = 0, most_kept = 0;
+    for (int i = 0; i < 600; ++i) {
+      const std::string some = i % 3 == 0 ? " c caa " : " ab abab a ";
+      if (i % 2 == 0) {
+        text += some;
+        session.append(some);
+      } else {
+        const std::size_t at = random() % (text.size() + 1), stop = std::min(text.size(), at + random() % 30);
+        text.replace(at, stop - at, some);
+        session.edit(at, stop, some);
+      }
+      CHECK(text_of(session) == text, "the text");
+      session.validate();
+      session.chunks().walk([&](const Chunk& chunk) {
+        std::vector<std::uint32_t> ids(chunk.id_count());
+        chunk.copy_ids(0, ids.size(), ids.data());
+        if (std::ranges::find(ids, 'c') != ids.end()) CHECK(chunk.keeps_text(), "a text that is not spelled is kept");
+        return true;
+      });
+      most_spelled = std::max(most_spelled, session.spelled_chunk_count());
+      most_kept = std::max(most_kept, session.chunk_count() - session.spelled_chunk_count());
+    }
+    CHECK(ids_of(session) == engine.encode_all(text), "ids");
+    CHECK(most_spelled > 10 && most_kept > 10, "chunks of both kinds");
+  }
 }
 
 void false_cut_in_reset() {
@@ -187,6 +235,7 @@ void positions_that_are_none() {
 int main() {
   using namespace tokseam::test;
   return run({
+      {"misspellings", misspellings},
       {"a false cut in a fresh text", false_cut_in_reset},
       {"a false cut in an overlap", false_cut_in_overlap},
       {"ids that differ on the left", ids_differ_on_the_left},

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 
 #include "chunk_engine.hpp"
 #include "code_points.hpp"
+#include "toy_spellings.hpp"
 
 namespace tokseam::test {
 
@@ -47,7 +49,17 @@ class ToyEngine {
       Merge& merge = merge_of(ids_.at(left), ids_.at(right));
       if (merge.rank == kNoRank) merge = {rank++, ids_.at(left + right)};
     }
+    spellings_.emplace(texts());
   }
+
+  // By id, what it stands for in a text. The id in front stands for nothing.
+  ToySpellings::Texts texts() const {
+    ToySpellings::Texts texts = {{kSpecialId, std::string(kSpecial)}};
+    for (const auto& [text, id] : ids_) texts.emplace(id, text);
+    return texts;
+  }
+
+  const Spellings& spellings() const { return spellings_->spellings(); }
 
   std::size_t next_cut(std::string_view text, std::size_t from) const {
     for (std::size_t at = from == 0 ? 1 : from; at < text.size(); ++at)
@@ -170,6 +182,7 @@ class ToyEngine {
 
   std::map<std::string, std::uint32_t> ids_;  // of each byte and each result of a merge; one id, one string
   std::vector<Merge> merges_;                 // of each pair of ids, row by row
+  std::optional<ToySpellings> spellings_;     // of all ids; always there
 };
 
 }  // namespace tokseam::test
