@@ -1,6 +1,6 @@
 // Some text, its ids, and marks in it: one immutable allocation, shared by count.
 // It does not know where a text may be cut: that its ends and its marks are synchronizing positions, and that the ids
-// are those of the text, is the session's business (session.hpp); what a text is that it does not keep, chunk_text.hpp's.
+// are those of the text, is the session's business (session.hpp). A text that it does not keep is chunk_text.hpp's.
 #pragma once
 
 #include <atomic>

@@ -41,8 +41,8 @@ struct ChunkLimits {
   static constexpr std::size_t kOverlapMaxBytes = 4096;
 
   // Bytes a token up to which a chunk keeps its text, with all that it costs. Above, where tokens are long, the text is
-  // spelled from the ids when it is asked for, at 5 to 10 GB/s (spellings.hpp). So a session has at most so many, but
-  // for its last chunk and those that are not spelled by their ids.
+  // spelled from the ids when it is asked for, at some 5 GB/s (spellings.hpp). So a session has at most so many, but for
+  // its last chunk and those that are not spelled by their ids.
   static constexpr std::size_t kTokenBytes = 9;
 
   // As kTargetBytes, of a chunk that costs more than that: an edit spells it, and compares what comes of it.

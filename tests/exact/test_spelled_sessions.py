@@ -16,15 +16,37 @@ from support.families import Family
 from support.histories import Mirror, shared_prefix
 
 #: Text of a few long tokens each, in nearly every vocabulary.
-DENSE = (" " * 64, "\n" + " " * 40, "=" * 64, "-" * 80, "─" * 48, "*" * 32, " international", " understanding", " development")
+DENSE = (
+    " " * 64,
+    "\n" + " " * 40,
+    "=" * 64,
+    "-" * 80,
+    "─" * 48,
+    "*" * 32,
+    " international",
+    " understanding",
+    " development",
+)
 
 #: What the ids of many a tokenizer do not spell, or only together.
-ODD = ("e\u0301", "\u212b", "\uac00\u11a8", "\U0001f937\U0001f3fd\u200d\u2642\ufe0f", "\u2581", "\u2581\u2581a", "ABC", "\x00", "é")
+ODD = (
+    "e\u0301",
+    "\u212b",
+    "\uac00\u11a8",
+    "\U0001f937\U0001f3fd\u200d\u2642\ufe0f",
+    "\u2581",
+    "\u2581\u2581a",
+    "ABC",
+    "\x00",
+    "é",
+)
 
 
 def dense_text(rng: random.Random, parts: int, odd: tuple[str, ...]) -> str:
     return "".join(
-        rng.choice(odd) if rng.random() < 0.02 else rng.choice(DENSE) * rng.randrange(1, 4) + rng.choice((" a", "\n", " ("))
+        rng.choice(odd)
+        if rng.random() < 0.02
+        else rng.choice(DENSE) * rng.randrange(1, 4) + rng.choice((" a", "\n", " ("))
         for _ in range(parts)
     )
 
@@ -68,8 +90,8 @@ def test_a_session_of_long_tokens_is_small(family: Family) -> None:
         session.append(text[start : start + 1_000])
     assert session.text() == text
     last = 20_000
-    spelled = family.reference.decode(session.ids().tolist()) == text
-    assert session.spells or not spelled
+    long_tokens = len(text) > 7 * session.token_count
+    assert session.spells or not long_tokens or family.engine.decode(session.ids().tolist()) != text
     if session.spells:
         assert session.memory_bytes <= 9 * session.token_count + last
     twin = session.fork()
