@@ -32,6 +32,7 @@
 #include "piece_ends.hpp"
 #include "resolver.hpp"
 #include "segments.hpp"
+#include "text_places.hpp"
 #include "spellings.hpp"
 #include "utf8.hpp"
 #include "vocabulary.hpp"
@@ -137,137 +138,32 @@ class Encoder {
   // of it.
   // Returns false where the spans can't be told from here: normalization changed the text, or a byte was dropped.
   bool spans(std::string_view text, std::vector<std::uint32_t>& ids, std::vector<std::int64_t>& spans) const {
-    struct Sink {
-      const Encoder& encoder;
-      std::string_view text;
-      std::vector<std::uint32_t>& ids;
-      std::vector<std::int64_t>& spans;
-      std::vector<std::uint32_t> symbols;
-      CharacterIndex characters;
-      bool known = true;
-      std::size_t at = 0;        // bytes of `text` counted so far ...
-      std::int64_t points = 0;   // ... and the code points that start in them
-      // Code points that start before byte `to`, which never goes back.
-      std::int64_t count_to(std::size_t to) {
-        for (; at < to; ++at) points += !is_continuation(text[at]);
-        return points;
-      }
-      void span(std::size_t begin, std::size_t end) {
-        std::int64_t first = count_to(begin);
-        if (is_continuation(text[begin])) --first;
-        spans.push_back(first);
-        spans.push_back(count_to(end));
-      }
-      void piece(const Segment& segment, std::size_t begin, std::size_t end) {
-        known = known && !segment.changed;
-        const std::size_t from = ids.size();
-        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
-        if (!known) return;
-        if (segment.characters) {
-          std::size_t at_character = characters.index(segment, begin);
-          std::size_t rest = 0;  // bytes still to come of a character that is spelled in bytes
-          for (std::size_t i = from; i < ids.size(); ++i) {
-            const std::size_t byte = encoder.characters()->byte_of(ids[i]);
-            if (byte == kNone) {
-              character_span(segment, at_character, encoder.length_of(ids[i]));
-              at_character += encoder.length_of(ids[i]);
-              continue;
-            }
-            if (rest == 0) rest = utf8_width(static_cast<char>(byte));
-            character_span(segment, at_character, 1);
-            if (--rest == 0) ++at_character;
-          }
-          return;
-        }
-        std::size_t here = begin;
-        for (std::size_t i = from; i < ids.size(); ++i) {
-          const std::size_t next = here + encoder.length_of(ids[i]);
-          if (next > end || next == here) {  // only an image that is not what it claims to be comes here
-            known = false;
-            return;
-          }
-          if (segment.prefixed && next == 1) {
-            // A space put in front shares the span of the character that it stands before.
-            spans.push_back(count_to(segment.raw_begin));
-            spans.push_back(spans.back() + 1);
-          } else {
-            span(segment.raw(here), segment.raw(next));
-          }
-          here = next;
-        }
-        known = here == end;
-      }
-      void literal(const Segment& segment, std::size_t begin, std::size_t end, std::uint32_t id) {
-        known = known && !segment.changed;
-        ids.push_back(id);
-        if (!known) return;
-        if (segment.characters) {
-          const std::size_t first = characters.index(segment, begin);
-          character_span(segment, first, characters.index(segment, end) - first);
-        } else {
-          span(segment.raw_begin + begin, segment.raw_begin + end);
-        }
-      }
-      // `count` characters of a normalized segment. The prefix shares the span of the character it stands before.
-      void character_span(const Segment& segment, std::size_t first, std::size_t count) {
-        const std::int64_t base = count_to(segment.raw_begin);
-        const auto raw = [&](std::size_t index) {
-          return base + static_cast<std::int64_t>(segment.prefixed && index > 0 ? index - 1 : index);
-        };
-        spans.push_back(raw(first));
-        spans.push_back(raw(first + count - 1) + 1);
-      }
-      void boundary(const Segment&, std::size_t) {}
-      std::size_t mark() const { return 0; }
-    };
-    Sink sink{*this, text, ids, spans, {}, {}};
+    SpanSink<Encoder> sink(*this, text, ids, spans);
     std::vector<std::size_t> marks;
     walk(text, {}, {}, marks, sink);
-    return sink.known;
+    return sink.known();
   }
 
   // Where the pieces that hold at least one id start, in code points. Returns false where normalization changed the
   // text.
   bool pieces(std::string_view text, std::vector<std::int64_t>& starts) const {
-    struct Sink {
-      const Encoder& encoder;
-      std::string_view text;
-      std::vector<std::int64_t>& starts;
-      std::vector<std::uint32_t> symbols, ids;
-      CharacterIndex characters;
-      bool known = true;
-      std::size_t at = 0;
-      std::int64_t points = 0;
-      void start(std::size_t byte) {
-        for (; at < byte; ++at) points += !is_continuation(text[at]);
-        starts.push_back(is_continuation(text[byte]) ? points - 1 : points);
-      }
-      void piece(const Segment& segment, std::size_t begin, std::size_t end) {
-        if (segment.characters) return;  // a part; boundary() tells where pieces begin
-        known = known && !segment.changed;
-        ids.clear();
-        encoder.encode_piece(segment.text.substr(begin, end - begin), symbols, ids);
-        if (known && !ids.empty()) start(segment.raw(begin));
-      }
-      void literal(const Segment& segment, std::size_t begin, std::size_t, std::uint32_t) {
-        known = known && !segment.changed;
-        if (!known) return;
-        if (segment.characters)
-          boundary(segment, begin);
-        else
-          start(segment.raw_begin + begin);
-      }
-      void boundary(const Segment& segment, std::size_t begin) {
-        start(segment.raw_begin);
-        const std::size_t index = characters.index(segment, begin);
-        starts.back() += static_cast<std::int64_t>(segment.prefixed && index > 0 ? index - 1 : index);
-      }
-      std::size_t mark() const { return 0; }
-    };
-    Sink sink{*this, text, starts, {}, {}, {}};
+    PieceSink<Encoder> sink(*this, text, starts);
     std::vector<std::size_t> marks;
     walk(text, {}, {}, marks, sink);
-    return sink.known;
+    return sink.known();
+  }
+
+  // What text_places.hpp asks. In bytes; with characters(), in code points. 0 for an id that no entry has.
+  std::size_t length_of(std::uint32_t id) const { return id < lengths_.size() ? lengths_[id] : 0; }
+  const std::optional<Characters>& characters() const { return bpe_.characters(); }
+  // Appends the ids of a piece.
+  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols,
+                    std::vector<std::uint32_t>& ids) const {
+    const std::uint32_t id = whole_.find(piece);
+    if (id != kNoId)
+      ids.push_back(id);
+    else
+      bpe_.append(piece, symbols, ids);
   }
 
   // What resolver.hpp asks.
@@ -433,17 +329,6 @@ class Encoder {
     return marks[0] != kNoMark;
   }
 
-  // Counts the characters of a normalized segment up to places that never go back within it.
-  struct CharacterIndex {
-    std::size_t raw_begin = kNone, byte = 0, count = 0;  // of which segment; so many characters in so many bytes
-    std::size_t index(const Segment& of, std::size_t to) {
-      if (of.raw_begin != raw_begin || to < byte) raw_begin = of.raw_begin, byte = count = 0;
-      count += utf8::count_code_points(of.text.substr(byte, to - byte));
-      byte = to;
-      return count;
-    }
-  };
-
   static constexpr std::size_t kSeedingBytes = std::size_t{1} << 16;
   static constexpr std::size_t kFirstSeeds = std::size_t{1} << 15;
   static constexpr std::size_t kAllSeedsBytes = std::size_t{1} << 17;  // a part of a text on several cores, too
@@ -455,21 +340,6 @@ class Encoder {
 
   // Every byte counts by itself behind ByteLevel; no class has this number.
   static constexpr std::uint8_t kNoInner = 0xFF;
-
-  // In bytes; with characters(), in code points. 0 for an id that no entry has.
-  std::size_t length_of(std::uint32_t id) const { return id < lengths_.size() ? lengths_[id] : 0; }
-
-  const std::optional<Characters>& characters() const { return bpe_.characters(); }
-
-  // Appends the ids of a piece.
-  void encode_piece(std::string_view piece, std::vector<std::uint32_t>& symbols,
-                    std::vector<std::uint32_t>& ids) const {
-    const std::uint32_t id = whole_.find(piece);
-    if (id != kNoId)
-      ids.push_back(id);
-    else
-      bpe_.append(piece, symbols, ids);
-  }
 
   template <class Sink>
   void walk(std::string_view text, EncodeMode mode, std::span<const std::size_t> cuts,

@@ -86,9 +86,9 @@ class SegmentEncoder {
 
   static constexpr std::size_t kMoreRoom = std::size_t{1} << 12;  // ids
 
-  // One that is not known waits until so many do.
-  static constexpr std::size_t kMissed = 256;
-  static constexpr std::size_t kSeen = 2 * kMissed;
+  // One that is not known waits until some 128 do, or so many at most.
+  static constexpr std::size_t kMissed = kMostPending + 128;
+  static constexpr std::size_t kSeen = 512;
   static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
 
   // Ends where the next one begins.
