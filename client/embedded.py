@@ -227,9 +227,8 @@ class Embedded:
     def after_fork(self) -> None:
         """Put locks and sessions in order in a child of this process; see kernels/forks.py."""
         self._lock = threading.Lock()
-        for session in list(self._sessions):
-            if not session._survived():
-                self._sessions.discard(session)
+        # A new set: whoever walked the old one never comes to its end here, and it would keep what is dropped.
+        self._sessions = weakref.WeakSet(session for session in list(self._sessions) if session._survived())
 
     def _count(self, counter: str, chars_encoded: int = 0) -> None:
         with self._lock:
@@ -347,8 +346,11 @@ class EmbeddedSession:
         self.close()
 
     def _survived(self) -> bool:
-        """In a child: whether no thread of the parent's was in the midst of a call. If one was, this session closes."""
+        """In a child: whether no thread of the parent's was changing this session. If one was, it closes."""
         if not forks.was_held(self._lock):
+            return True
+        if self._settled:  # who held the lock only looked, or had not begun
+            self._lock = threading.Lock()
             return True
         _torn.append(self._engine)
         lost: Any = _Lost(self.session_id)

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -42,6 +41,7 @@ from .errors import (
     error_of,
 )
 from .ids import as_list, batches, flat_ids, numbers, packed_ids, positions
+from .locks import CallLock
 from .session import Change, Outcome, Patch, Turns, check_session_id, utf8
 from .transport import SyncTransport
 
@@ -317,7 +317,7 @@ class Session:
         self._tier = tier
         #: Guarded by `_lock`, and so is `_last`: one call at a time.
         self._turns = turns
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._last: Outcome | None = None
         self._closed = False
 

@@ -143,6 +143,12 @@ class AsyncTransport:
             try:
                 frames.send(used, message)
             except zmq.Again:
+                # To ask settles what the socket had news of, which its descriptor will not tell any more.
+                news = int(used.getsockopt(zmq.EVENTS))
+                if news & zmq.POLLIN:
+                    loop.call_soon(self._look)
+                if news & zmq.POLLOUT:
+                    continue
                 change: asyncio.Future[None] = loop.create_future()
                 self._crowd.append(change)
                 timer = loop.call_later(max(0.0, deadline - time.monotonic()), _settle, change)
@@ -261,7 +267,7 @@ class SyncTransport:
             give_up = min(time.monotonic() + patience, deadline)
             while len(replies) < len(wanted) and self._wait_until(give_up, used):
                 try:
-                    reply = _read(frames.receive(used, frames.WAIT))
+                    reply = _read(self._receive(used))
                 except zmq.Again:
                     break
                 # A reply that came twice, or after its call gave up, is nobody's.
@@ -288,7 +294,7 @@ class SyncTransport:
             give_up = min(time.monotonic() + patience, deadline)
             while self._wait_until(give_up, used):
                 try:
-                    reply = _read(frames.receive(used, frames.WAIT))
+                    reply = _read(self._receive(used))
                 except zmq.Again:
                     break
                 if reply.request_id == request_id:
@@ -321,13 +327,31 @@ class SyncTransport:
 
     def _send(self, used: zmq.Socket[bytes], message: Sequence[Buffer], deadline: float) -> None:
         try:
-            frames.send(used, message)
-        except zmq.Again:
-            used.setsockopt(zmq.SNDTIMEO, max(0, int((deadline - time.monotonic()) * 1000)))
             try:
-                frames.send(used, message, frames.WAIT)
+                frames.send(used, message)
             except zmq.Again:
-                raise _nobody(self.endpoint) from None
+                used.setsockopt(zmq.SNDTIMEO, max(0, int((deadline - time.monotonic()) * 1000)))
+                frames.send(used, message, frames.WAIT)
+        except zmq.Again:
+            raise _nobody(self.endpoint) from None
+        except BaseException:
+            self._drop_socket()
+            raise
+
+    def _receive(self, used: zmq.Socket[bytes]) -> list[bytes]:
+        try:
+            return frames.receive(used, frames.WAIT)
+        except zmq.Again:
+            raise
+        except BaseException:
+            self._drop_socket()
+            raise
+
+    def _drop_socket(self) -> None:
+        """Have this thread's next call begin with a socket of its own: half a message may be left in this one."""
+        dropped, self._local.socket, self._local.timeout_ms = self._local.socket, None, -1
+        if dropped is not None:
+            dropped.close(0)
 
     def close(self) -> None:
         if not self._closed:

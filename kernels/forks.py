@@ -1,6 +1,7 @@
-"""Locks over forks: a child has none of its parent's threads, so what one of them held would stay held there for ever.
+"""The engine's locks over forks: a child has none of its parent's threads, so what one held would stay held for ever.
 
-Whatever has a lock and outlives a call says here what a child does with it. (Native code: fork_safe_mutex.hpp.) A child
+Whatever of `Embedded` has a lock and outlives a call says here what a child does with it. (Native code:
+fork_safe_mutex.hpp; a tier's client: client/locks.py, transport.py.) A child
 is a single thread at first, and nothing of the parent's changes any more. Limits: what a call was changing in another
 thread when the process forked is lost to the child.
 """

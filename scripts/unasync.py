@@ -22,9 +22,10 @@ REPLACEMENTS: list[tuple[str, str]] = [
     (r"async def ", "def "),
     (r"async with ", "with "),
     (r"await ", ""),
-    (r"import asyncio\n", "import threading\n"),
+    (r"import asyncio\n", ""),
     (r"asyncio\.sleep", "time.sleep"),
-    (r"asyncio\.Lock", "threading.Lock"),
+    (r"asyncio\.Lock", "CallLock"),
+    (r"from \.session import", "from .locks import CallLock\nfrom .session import"),
     (r"connect_async", "connect"),
     (r"__aenter__", "__enter__"),
     (r"__aexit__", "__exit__"),
@@ -37,11 +38,7 @@ REPLACEMENTS: list[tuple[str, str]] = [
 def generate(source: str) -> str:
     for pattern, replacement in REPLACEMENTS:
         source = re.sub(pattern, replacement, source)
-    # Imports stay sorted as ruff wants them.
-    return source.replace(
-        "import threading\nimport contextlib\nimport itertools\nimport os\nimport random\nimport time\n",
-        "import contextlib\nimport itertools\nimport os\nimport random\nimport threading\nimport time\n",
-    )
+    return source
 
 
 def main() -> int:

@@ -236,7 +236,8 @@ class WorkerCore(Answering):
         key = request.new_key if request.op == "fork" else request.key
         if self.sessions.get(key) is held:  # the books of an older answer may have driven it out
             self._measure(key, held)
-        if self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
+        # Whoever caught itself answered by the reference, and such an answer's books wait for no other's.
+        if reply.path == "reference" and self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
             self._alarm(request, held)
 
     # -- operations -------------------------------------------------------------------------------------------

@@ -150,7 +150,6 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
 inline void write_spellings(ImageWriter& writer, const EncoderTables& tables) {
   std::map<std::uint32_t, std::string> texts;  // of equal ids the first one counts
   Spellings::Marker marker;
-  std::string replaced;
   if (tables.characters) {
     for (std::size_t byte = 0; byte < tables.characters->byte_tokens.size(); ++byte)
       if (tables.characters->byte_tokens[byte] != kNoId)

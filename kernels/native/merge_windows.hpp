@@ -55,22 +55,35 @@ class MergeWindows {
     const auto part = [&](std::size_t i) {
       return symbols_.subspan(begin + i * window_, std::min(window_, size - i * window_));
     };
-    windows_.resize(windows);
-    lanes_.run(
-        windows, [&](std::size_t i) { return part(i).size(); },
-        [&](std::size_t i, const auto& lane) { lane.symbols(part(i)); },
-        [&](std::size_t i, const auto& result) { put(result, windows_[i]); });
+    merge_all(windows, part, windows_);
     // Seam i lies behind window i.
-    seams_.resize(windows);
     const auto seam = [&](std::size_t i) {
       const std::size_t left = windows_[i].back().count, right = windows_[i + 1].front().count;
       const bool tried = left + right <= MergeLanes::kMostSymbols;
       return symbols_.subspan(begin + (i + 1) * window_ - left, tried ? left + right : 0);
     };
+    merge_all(windows - 1, seam, seams_);
+  }
+
+  // What each of so many parts becomes by itself. PERF: one that is like the one before becomes the same, so that a text
+  // that repeats itself, as a run of spaces, costs comparisons.
+  template <class Part>
+  void merge_all(std::size_t count, const Part& part, std::vector<std::vector<Token>>& made) {
+    made.resize(count);
+    chosen_.clear();
+    for (std::size_t i = 0; i < count; ++i)
+      if (i == 0 || !std::ranges::equal(part(i), part(i - 1))) chosen_.push_back(i);
     lanes_.run(
-        windows - 1, [&](std::size_t i) { return seam(i).size(); },
-        [&](std::size_t i, const auto& lane) { lane.symbols(seam(i)); },
-        [&](std::size_t i, const auto& result) { put(result, seams_[i]); });
+        chosen_.size(), [&](std::size_t k) { return part(chosen_[k]).size(); },
+        [&](std::size_t k, const auto& lane) { lane.symbols(part(chosen_[k])); },
+        [&](std::size_t k, const auto& result) { put(result, made[chosen_[k]]); });
+    auto next = chosen_.begin();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (next != chosen_.end() && *next == i)
+        ++next;
+      else
+        made[i] = made[i - 1];
+    }
   }
 
   bool has_long_tokens() const {
@@ -148,6 +161,7 @@ class MergeWindows {
   MergeLanes lanes_;
   std::span<const std::uint32_t> symbols_;
   std::vector<std::vector<Token>> windows_, seams_;
+  std::vector<std::size_t> chosen_;  // the parts that are merged, not taken from the one before
   std::vector<Token> joined_;  // of symbols [0, end_)
   std::size_t end_ = 0;
   std::size_t window_ = kShortWindow;

@@ -6,16 +6,15 @@ import contextlib
 import json
 import os
 import random
-import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.families import Family
+from support.forks import LIMIT_S, in_a_child
 from support.hostile import PARAGRAPHS
 from support.synthetic import description, split
 from tokseam.client import Embedded
@@ -24,26 +23,6 @@ from tokseam.kernels import engine
 from tokseam.kernels.reference import HuggingFaceReference
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-
-#: Seconds after which a child counts as stuck.
-LIMIT_S = 60
-
-
-def in_a_child(look: Callable[[], object]) -> bool:
-    """Call in a fork of this process; whether it ended by itself, without an error."""
-    child = os.fork()
-    if child == 0:
-        failed = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LIMIT_S)
-            look()
-            failed = 0
-        except BaseException:
-            traceback.print_exc()  # nobody else in the child tells
-        finally:
-            os._exit(failed)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @contextlib.contextmanager
@@ -105,20 +84,20 @@ def test_a_child_does_not_wait_for_a_counter(source: Path) -> None:
         assert in_a_child(lambda: tier.encode("one"))
 
 
-def test_a_session_in_the_midst_of_a_call_is_closed_in_a_child(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_in_the_midst_of_a_change_is_closed_in_a_child(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tier = Embedded({"t": source})
     idle, changing = tier.session("idle"), tier.session("changing")
     ids = idle.encode("one two")
     assert changing.encode("one two") == ids
     within, go_on = threading.Event(), threading.Event()
-    become = changing._become
+    done = changing._done
 
-    def slowly(text: str) -> Any:
+    def slowly(*change: Any) -> Any:
         within.set()
         go_on.wait(LIMIT_S)
-        return become(text)
+        return done(*change)
 
-    monkeypatch.setattr(changing, "_become", slowly)
+    monkeypatch.setattr(changing, "_done", slowly)
     call = threading.Thread(target=changing.encode, args=("one two on",))
     call.start()
     assert within.wait(LIMIT_S)
@@ -143,6 +122,20 @@ def test_a_session_in_the_midst_of_a_call_is_closed_in_a_child(source: Path, mon
     call.join()
     assert changing.text == "one two on"
     assert changing.ids == tier.encode("one two on")
+
+
+def test_a_session_that_another_thread_only_read_is_free_in_a_child(source: Path) -> None:
+    tier = Embedded({"t": source})
+    session = tier.session("read")
+    ids = session.encode("one two")
+    with session._lock:  # as its readers do
+
+        def look() -> None:
+            assert session.ids == ids
+            assert session.append(" on") == tier.encode("one two on")
+            assert tier.stats()["sessions"] == 1
+
+        assert in_a_child(look)
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -149,6 +149,42 @@ def test_nobody_is_there(address: str) -> None:
     run(address, use)
 
 
+def test_a_reply_is_found_by_a_send_without_room(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a send took of the descriptor's news, though it could not go, reaches whoever waits."""
+    monkeypatch.setattr(transport, "HIGH_WATER_MARK", 1)
+
+    async def use(way: AsyncTransport) -> None:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+            router.set_hwm(1)
+            router.linger = 0
+            router.bind(address)
+            first = asyncio.create_task(way.exchange_one(*request_of(1), soon()))
+            while not router.poll(0):
+                await asyncio.sleep(0.01)
+            asked = router.recv_multipart()
+            others = []
+            while not way._crowd:  # nobody takes what follows
+                others.append(asyncio.create_task(way.exchange_one(*large(10 + len(others)), soon())))
+                await asyncio.sleep(0.05)
+
+            async def send() -> None:
+                router.send_multipart(reply_to(asked))
+                time.sleep(0.2)  # the reply comes while nobody looks
+                await way.exchange_one(*request_of(2), soon())
+
+            others.append(asyncio.create_task(send()))
+            assert (await asyncio.wait_for(first, 5)).request_id == request_of(1)[0]
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+    def large(number: int) -> tuple[bytes, list[Buffer]]:
+        request_id, message = request_of(number)
+        return request_id, [*message, bytes(2_000_000)]
+
+    run(address, use)
+
+
 def test_a_lost_request_is_sent_again_and_a_late_one_given_up(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "RESEND_MIN_S", 0.05)
     did: list[str] = []

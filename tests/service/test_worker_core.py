@@ -14,6 +14,7 @@ from tokseam.broker import protocol
 from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
+from tokseam.kernels._native import OverlapMismatch
 from tokseam.workers.core import OWED_BYTES, OWED_MAX, Limits, WorkerCore
 from tokseam.workers.sampling import Sampler
 
@@ -282,6 +283,34 @@ def test_a_sample_holds_the_steps_whose_books_waited(tokenizer: engine.Tokenizer
     near.change(near.turns.plan_append(" three"))
     (sample,) = core.samples
     assert [tuple(step[:2]) for step in sample.history] == [(1, "full"), (2, "append")]
+
+
+def test_an_alarm_tells_of_the_step_that_caught_itself(tokenizer: engine.Tokenizer) -> None:
+    core = WorkerCore({"ds": tokenizer})
+    good, bad = Near(core, "good"), Near(core, "bad")
+    for near in (good, bad):
+        near.change(near.turns.plan_append("one two three"))
+    store = core.sessions["", "bad"].engine._store
+
+    class Caught:
+        def append_packed(self, delta: bytes) -> Any:
+            raise OverlapMismatch("planted")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    core.sessions["", "bad"].engine._store = Caught()  # type: ignore[assignment]
+    good.change(good.turns.plan_append(" four"), settled=False)
+    assert core.can_wait
+    bad.change(bad.turns.plan_append(" five"), settled=False)
+    core.settle()
+    (alarm,) = core.alarms
+    assert (alarm.op, alarm.revision) == ("append", 2)
+    assert [step[:2] for step in alarm.history] == [(1, "full"), (2, "append")]
+    assert alarm.report.text_chars == bad.turns.text.length
+    core.alarms.clear()
+    good.change(good.turns.plan_append(" six"))
+    assert core.alarms == [], "once"
 
 
 def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
