@@ -1,6 +1,8 @@
 // Threads that help with one piece of work at a time, and wait for the next in between: a started one would cost a text
 // of a million characters some hundredths of its time, and begin with nothing of its own at hand.
 // Bounded, and nobody depends on them: whoever asks works along, and is done when the work is, whether one came or not.
+// A helper is kept off the core that whoever asks is on. Without that, a scheduler may well put the one that it wakes
+// right there, to wait for the end of what it was to help with.
 // Not here: how work is parted; each call takes of it what is left (parallel.hpp).
 #pragma once
 
@@ -10,15 +12,26 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
 #endif
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
 #endif
 
 namespace tokseam {
+
+// A thread as the system knows it.
+inline long this_thread_id() {
+#if defined(__linux__)
+  return ::syscall(SYS_gettid);
+#else
+  return 0;
+#endif
+}
 
 // The cores that a thread may run on, where the system tells.
 class AllowedCores {
@@ -31,9 +44,20 @@ class AllowedCores {
     return cores;
   }
 
-  void take_over() const {
+  // But for the one that this thread is on, if there are others.
+  AllowedCores beside_this_thread() const {
+    AllowedCores others = *this;
 #if defined(__linux__)
-    if (known_) ::sched_setaffinity(0, sizeof(set_), &set_);
+    const int here = known_ ? ::sched_getcpu() : -1;
+    if (here >= 0 && CPU_COUNT(&set_) > 1) CPU_CLR(static_cast<std::size_t>(here), &others.set_);
+#endif
+    return others;
+  }
+
+  // Have a thread of this process run on them.
+  void give_to([[maybe_unused]] long thread) const {
+#if defined(__linux__)
+    if (known_) ::sched_setaffinity(static_cast<::pid_t>(thread), sizeof(set_), &set_);
 #endif
   }
 
@@ -75,16 +99,13 @@ class Helpers {
     static_assert(noexcept(here()) && noexcept(there()), "nobody would catch it");
     if (count == 0) return here();
     Job job{[](const void* task) noexcept { (*static_cast<const There*>(task))(); }, &there, count, 0,
-            AllowedCores::of_this_thread()};
+            AllowedCores::of_this_thread().beside_this_thread()};
     {
       const std::lock_guard guard(mutex_);
       jobs_.push_back(&job);
+      for (std::size_t i = 0; i < count && !waiting_.empty(); ++i) call_one(job.cores);
       start_missing();
     }
-    if (count == 1)
-      called_.notify_one();
-    else
-      called_.notify_all();
     here();
     std::unique_lock guard(mutex_);
     if (job.wanted > 0) std::erase(jobs_, &job);
@@ -108,8 +129,25 @@ class Helpers {
     const void* work;
     std::size_t wanted;   // threads that may still join in; with none it is not in jobs_ ...
     std::size_t running;  // ... and those that have
-    AllowedCores cores;   // of whoever asks
+    AllowedCores cores;   // of whoever asks, but for the one that he is on
   };
+
+  // What a helper keeps. Guarded by mutex_.
+  struct Helper {
+    const long thread = this_thread_id();
+    AllowedCores cores = AllowedCores::of_this_thread();
+    bool called = false;
+    std::condition_variable call;
+  };
+
+  void call_one(const AllowedCores& cores) {
+    Helper& helper = *waiting_.back();
+    waiting_.pop_back();
+    if (helper.cores != cores) cores.give_to(helper.thread);
+    helper.cores = cores;
+    helper.called = true;
+    helper.call.notify_one();
+  }
 
   explicit Helpers(Helpers* of_parent) : of_parent_(of_parent) {}
 
@@ -135,31 +173,42 @@ class Helpers {
   }
 
   void serve() {
-    AllowedCores cores = AllowedCores::of_this_thread();
+    Helper self;
     std::unique_lock guard(mutex_);
     for (;;) {
-      called_.wait(guard, [&] { return !jobs_.empty(); });
-      --idle_;
-      Job& job = *jobs_.front();
-      if (--job.wanted == 0) jobs_.pop_front();
-      ++job.running;
-      guard.unlock();
-      if (job.cores != cores) {
-        job.cores.take_over();
-        cores = job.cores;
-      }
-      job.call(job.work);
-      guard.lock();
-      ++idle_;
-      if (--job.running == 0) done_.notify_all();  // from here on the job may be gone
+      while (!jobs_.empty()) help(self, guard);
+      self.called = false;
+      waiting_.push_back(&self);  // within the capacity, so it never throws
+      self.call.wait(guard, [&] { return self.called; });
     }
+  }
+
+  void help(Helper& self, std::unique_lock<std::mutex>& guard) {
+    --idle_;
+    Job& job = *jobs_.front();
+    if (--job.wanted == 0) jobs_.pop_front();
+    ++job.running;
+    const AllowedCores cores = job.cores;
+    const bool moves = self.cores != cores;
+    self.cores = cores;
+    guard.unlock();
+    if (moves) cores.give_to(self.thread);
+    job.call(job.work);
+    guard.lock();
+    ++idle_;
+    if (--job.running == 0) done_.notify_all();  // from here on the job may be gone
   }
 
   const long process_ = process_id();
   Helpers* const of_parent_;  // left alone, but not lost
   mutable std::mutex mutex_;  // guards all that follows
-  std::condition_variable called_, done_;
+  std::condition_variable done_;
   std::deque<Job*> jobs_;
+  std::vector<Helper*> waiting_ = [] {
+    std::vector<Helper*> none;
+    none.reserve(kMost);
+    return none;
+  }();
   std::size_t idle_ = 0, count_ = 0;  // threads that wait or are about to; all
 };
 

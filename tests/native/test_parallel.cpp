@@ -248,6 +248,36 @@ void test_helpers_keep_to_the_cores() {
   }
   CHECK(::sched_setaffinity(0, sizeof(all), &all) == 0, "");
 }
+
+// It is kept off the core of whoever asks, whom it would wait for there; where he has no other, it shares that.
+void test_helpers_keep_off_the_asker() {
+  cpu_set_t all;
+  CHECK(::sched_getaffinity(0, sizeof(all), &all) == 0, "");
+  if (CPU_COUNT(&all) == 1) return;
+  int stayed = 0, wrong = 0;
+  for (int turn = 0; turn < 50; ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    cpu_set_t others = all, mine = all;
+    const int before = ::sched_getcpu();
+    CPU_CLR(static_cast<std::size_t>(before), &others);
+    std::atomic<bool> came{false};
+    int during = -1;
+    const auto there = [&]() noexcept {
+      ::sched_getaffinity(0, sizeof(mine), &mine);
+      came = true;
+    };
+    const auto here = [&]() noexcept {
+      during = ::sched_getcpu();
+      soon([&] { return came.load(); });
+    };
+    Helpers::of_process().run(1, here, there);
+    CHECK(came, "it came");
+    if (during != before) continue;  // the asker moved meanwhile
+    ++stayed;
+    wrong += !CPU_EQUAL(&mine, &others);
+  }
+  CHECK(stayed > 0 && wrong <= stayed / 10, "kept off " + std::to_string(stayed - wrong) + " times of " + std::to_string(stayed));
+}
 #endif
 
 }  // namespace
@@ -265,6 +295,7 @@ int main() {
 #endif
 #if defined(__linux__)
                              {"helpers keep to the cores", test_helpers_keep_to_the_cores},
+                             {"helpers keep off the asker", test_helpers_keep_off_the_asker},
 #endif
   });
 }
