@@ -162,15 +162,15 @@ def test_a_reply_is_found_by_a_send_without_room(address: str, monkeypatch: pyte
             while not router.poll(0):
                 await asyncio.sleep(0.01)
             asked = router.recv_multipart()
-            others = []
+            others: list[asyncio.Task[Reply]] = []
             while not way._crowd:  # nobody takes what follows
                 others.append(asyncio.create_task(way.exchange_one(*large(10 + len(others)), soon())))
                 await asyncio.sleep(0.05)
 
-            async def send() -> None:
+            async def send() -> Reply:
                 router.send_multipart(reply_to(asked))
                 time.sleep(0.2)  # the reply comes while nobody looks
-                await way.exchange_one(*request_of(2), soon())
+                return await way.exchange_one(*request_of(2), soon())
 
             others.append(asyncio.create_task(send()))
             assert (await asyncio.wait_for(first, 5)).request_id == request_of(1)[0]

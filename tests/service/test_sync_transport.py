@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -44,8 +45,8 @@ def test_a_message_that_was_broken_off_does_not_reach_into_the_next(way: SyncTra
     more = True
     while more:
         number += 1
-        asked = request_of(number)
-        more = break_off(lambda asked=asked: way.exchange_one(*asked, soon()), within, before)  # type: ignore[misc]
+        broken = functools.partial(way.exchange_one, *request_of(number), deadline=soon())
+        more = break_off(broken, within, before)
         number += 1
         asked = request_of(number)
         assert way.exchange_one(*asked, soon(0.9)).request_id == asked[0], f"before instruction {before}"

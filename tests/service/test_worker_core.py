@@ -290,7 +290,8 @@ def test_an_alarm_tells_of_the_step_that_caught_itself(tokenizer: engine.Tokeniz
     good, bad = Near(core, "good"), Near(core, "bad")
     for near in (good, bad):
         near.change(near.turns.plan_append("one two three"))
-    store = core.sessions["", "bad"].engine._store
+    held: Any = core.sessions["", "bad"].engine
+    store = held._store
 
     class Caught:
         def append_packed(self, delta: bytes) -> Any:
@@ -299,7 +300,7 @@ def test_an_alarm_tells_of_the_step_that_caught_itself(tokenizer: engine.Tokeniz
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    core.sessions["", "bad"].engine._store = Caught()  # type: ignore[assignment]
+    held._store = Caught()
     good.change(good.turns.plan_append(" four"), settled=False)
     assert core.can_wait
     bad.change(bad.turns.plan_append(" five"), settled=False)
