@@ -102,7 +102,7 @@ def test_replies_in_any_order_more_than_a_burst(address: str) -> None:
     with broker(address, all_at_once):
         replies = run(address, use)
     assert [int.from_bytes(reply.request_id or b"", "big") for reply in replies] == list(range(calls))
-    assert [reply.count for reply in replies] == list(range(calls))
+    assert sorted(reply.count or 0 for reply in replies) == list(range(calls)), "each came once, in whatever order"
 
 
 def test_one_call_after_the_other(address: str) -> None:
