@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import hostile, shared_data
 from support.families import Family
-from support.histories import Mirror, random_history
+from support.histories import Mirror, drawn_history, random_history
 from tokseam.kernels.errors import BadEditError, BadTextError
 from tokseam.scripts import transcripts
 
@@ -94,15 +94,7 @@ def test_generated_histories(family: Family, data: st.DataObject) -> None:
     mirror = Mirror.start(family.engine, family.reference)
     mirror.append(data.draw(texts, label="start"))
     mirror.check()
-    for _ in range(data.draw(st.integers(1, 4), label="steps")):
-        size = len(mirror.text)
-        if data.draw(st.booleans(), label="append"):
-            mirror.append(data.draw(texts, label="delta"))
-        else:
-            start = data.draw(st.integers(0, size), label="start")
-            stop = data.draw(st.integers(start, size), label="stop")
-            mirror.edit(start, stop, data.draw(texts, label="replacement"))
-        mirror.check()
+    drawn_history(data, mirror, texts)
 
 
 @pytest.mark.parametrize("characters", [1, 2, 3])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import hostile
 from support.families import Family
-from support.histories import Mirror, shared_prefix
+from support.histories import Mirror, drawn_history, shared_prefix
 
 #: Text of a few long tokens each, in nearly every vocabulary.
 DENSE = (
@@ -123,12 +123,4 @@ def test_generated_histories_of_long_tokens(family: Family, data: st.DataObject)
     texts = st.lists(part, max_size=6).map("".join)
     mirror = Mirror.start(family.engine, family.reference)
     mirror.append("".join(DENSE) * 12 + " begins\n")
-    for _ in range(data.draw(st.integers(1, 4), label="steps")):
-        size = len(mirror.text)
-        if data.draw(st.booleans(), label="append"):
-            mirror.append(data.draw(texts, label="delta"))
-        else:
-            start = data.draw(st.integers(0, size), label="start")
-            stop = data.draw(st.integers(start, min(size, start + 4_000)), label="stop")
-            mirror.edit(start, stop, data.draw(texts, label="replacement"))
-        mirror.check()
+    drawn_history(data, mirror, texts, longest_edit=4_000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from hypothesis import strategies as st
 from tokseam.kernels import engine
 
 from . import hostile, shared_data
@@ -117,3 +118,19 @@ def _delta(rng: random.Random, alphabet: list[str]) -> str:
     if kind < 0.55:
         return " plain words, and it's more of them\n"[rng.randrange(12) :]
     return hostile.hostile_text(rng, rng.randrange(1, 25), alphabet)
+
+
+def drawn_history(
+    data: st.DataObject, mirror: Mirror, texts: st.SearchStrategy[str], longest_edit: int | None = None
+) -> None:
+    """Have hypothesis draw a few appends and edits, of at most `longest_edit` code points, and check after each."""
+    for _ in range(data.draw(st.integers(1, 4), label="steps")):
+        size = len(mirror.text)
+        if data.draw(st.booleans(), label="append"):
+            mirror.append(data.draw(texts, label="delta"))
+        else:
+            start = data.draw(st.integers(0, size), label="start")
+            furthest = size if longest_edit is None else min(size, start + longest_edit)
+            stop = data.draw(st.integers(start, furthest), label="stop")
+            mirror.edit(start, stop, data.draw(texts, label="replacement"))
+        mirror.check()
