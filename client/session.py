@@ -46,25 +46,34 @@ class Base(NamedTuple):
 class Message:
     """What to send for a change."""
 
-    __slots__ = ("_compute", "_digest", "op", "payload")
+    __slots__ = ("_ahead", "_digest_of", "_text_after", "op", "payload")
 
-    def __init__(self, op: Literal["full", "append", "edit"], payload: bytes, digest: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self,
+        op: Literal["full", "append", "edit"],
+        payload: bytes,
+        digest_of: Callable[[bytes], bytes],
+        text_after: Callable[[], PieceText],
+    ) -> None:
         self.op = op
         self.payload = payload
-        self._compute = digest
-        self._digest: bytes | None = None
+        self._digest_of = digest_of
+        self._text_after = text_after
+        self._ahead: tuple[bytes, PieceText] | None = None
 
-    def prepare(self) -> None:
-        """Compute `digest`, in time of the payload: while the answer is under way it costs nobody anything."""
-        self._digest = self._compute(self.payload)
+    def prepare(self) -> tuple[bytes, PieceText]:
+        """Return the digest that a right answer carries, and the text that it is for; in time of the payload.
+
+        They are made while the answer is under way, when that costs nobody anything.
+        """
+        if self._ahead is None:
+            self._ahead = self._digest_of(self.payload), self._text_after()
+        return self._ahead
 
     @property
     def digest(self) -> bytes:
         """The digest that a right answer carries."""
-        if self._digest is None:
-            self.prepare()
-        assert self._digest is not None
-        return self._digest
+        return self.prepare()[0]
 
 
 def change_between(old: str, new: str) -> Change:
@@ -120,13 +129,14 @@ class Turns:
         payload = utf8(change.text, place, where)
         if self.answered and not payload and change.start == change.stop:
             return None
+        after = partial(_changed, self.text, change)
         if self.base is None or (change.start == 0 and change.stop == self.text.length):
             whole = payload if change.stop - change.start == self.text.length else self._whole(change).encode()
-            return Message("full", whole, partial(protocol.digest_full, self.tokenizer, self.flags))
+            return Message("full", whole, partial(protocol.digest_full, self.tokenizer, self.flags), after)
         base = self.base.digest
         if change.start == self.text.length:
-            return Message("append", payload, partial(protocol.digest_change, base, "append", 0, 0))
-        return Message("edit", payload, partial(protocol.digest_change, base, "edit", change.start, change.stop))
+            return Message("append", payload, partial(protocol.digest_change, base, "append", 0, 0), after)
+        return Message("edit", payload, partial(protocol.digest_change, base, "edit", change.start, change.stop), after)
 
     def address(self, request: Request, message: Message, change: Change) -> None:
         """Fill in what a request for this message says of the session."""
@@ -145,7 +155,7 @@ class Turns:
 
     def take(self, change: Change, message: Message, reply: Reply) -> Patch:
         """Apply an answer. Raises StaleError when it is of another history, InternalError when it makes no sense."""
-        digest = message.digest
+        digest, text = message.prepare()
         if reply.digest != digest or reply.revision is None:
             self.base = None
             raise StaleError("the worker answered for another history of this session")
@@ -157,7 +167,6 @@ class Turns:
             patch = Patch(reply.start, reply.stop, id_list(reply.body[0]))
         if not 0 <= patch.start <= patch.stop <= len(self.ids):
             raise InternalError(f"the answer patches ids {patch.start}:{patch.stop} of {len(self.ids)}")
-        text = _changed(self.text, change)
         base = Base(reply.revision, digest)
         self.base = None
         self.answered = False
