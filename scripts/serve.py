@@ -31,7 +31,7 @@ from tokseam.broker.endpoints import (
 from tokseam.broker.state import Limits as BrokerLimits
 from tokseam.kernels.engine import CHUNK_CACHE_BYTES
 from tokseam.workers import pinning, quarantine, sampling
-from tokseam.workers.core import Limits as WorkerLimits
+from tokseam.workers.store import Limits as WorkerLimits
 from tokseam.workers.supervisor import Supervisor, tier
 
 from .options import endpoint_setting, load_tokenizers, setting, tokenizers_setting

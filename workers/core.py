@@ -1,8 +1,8 @@
 """A repair worker's state and answers: requests in, replies out. Pure: no sockets, no processes, no clock.
 
-It owns sessions: an engine session each, with the revision and running digest that a continuation has to build on, and
-the last replies by request id, so that a request sent again is answered and not applied again. Sessions are bounded by
-number and by bytes; the least recently used goes, and its client finds it 'stale'.
+It owns sessions (store.py). A continuation has to build on a session's revision and digest, or is 'stale'; a request
+sent again is answered with the reply that was kept, and not applied again. A session that had to go for want of room,
+its client finds stale.
 
 It also draws answers for the shadow verifier and puts samples of them into `samples` (sampling.py says what and why),
 and a tokenizer that is demoted is answered by the reference from then on: its sessions are dropped, so that their
@@ -14,9 +14,7 @@ Limits: one thread at a time. Whether a message may come here at all is the brok
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tokseam.broker import protocol
@@ -29,62 +27,16 @@ from tokseam.broker.protocol import (
     Buffer,
     Reply,
     Request,
-    SessionKey,
     WireError,
 )
 from tokseam.kernels import engine
 from tokseam.kernels.errors import BadTextError
 
 from .answering import Answering, Draft, Seam, bad_text_of, named, numbers, packed_numbers, texts_of
-from .sampling import HISTORY_STEPS, Sampler, Step
+from .sampling import Sampler, Step
+from .store import Held, Limits, Store
 
 log = logging.getLogger("tokseam.worker")
-
-
-class Limits(NamedTuple):
-    """What bounds a worker's memory."""
-
-    #: Sessions held; at 100 K characters and 9 bytes a token of 4 characters each, 4,096 are about 1 GiB.
-    sessions: int = 4096
-    #: Bytes over all sessions, replies kept included.
-    session_bytes: int = 4 * 1024**3
-    #: Bytes of one session's text. Its client must be able to send all of it in one message.
-    text_bytes: int = protocol.MESSAGE_MAX_BYTES - protocol.HEADER_MAX_BYTES
-    #: Largest request, in bytes over all its frames.
-    message_bytes: int = protocol.MESSAGE_MAX_BYTES
-    #: Bytes of text that a leaving worker hands over, most recently used sessions first: its heirs encode them anew, a
-    #: third of a second in all.
-    handover_bytes: int = 32 * 1024 * 1024
-    #: Replies kept per session: a client has one request of a session under way, so the last is enough; a few more
-    #: serve clients that share a session.
-    replies: int = 4
-    #: Bytes of one reply that is kept. A larger one (a full text's) is not: it is computed again, to the same effect.
-    reply_bytes: int = 64 * 1024
-
-
-@dataclass(slots=True)
-class Held:
-    """One session."""
-
-    engine: engine.Session
-    sha256: str
-    flags: int
-    #: One more with each change applied.
-    revision: int
-    #: Determines the text: see protocol.digest_change.
-    digest: bytes
-    #: UTF-8 bytes of the text at most: what an edit removes is not subtracted until the bound is reached.
-    text_bytes: int
-    #: What the engine's memory and the replies came to when last measured; WorkerCore.session_bytes is their sum.
-    memory_bytes: int = 0
-    #: Bytes of `replies`.
-    reply_bytes: int = 0
-    #: Packed replies by request id, oldest first.
-    replies: OrderedDict[bytes, list[Buffer]] = field(default_factory=OrderedDict)
-    #: Requests whose seeds were taken, oldest first: as many as replies are kept.
-    seeds: deque[bytes] = field(default_factory=lambda: deque(maxlen=4))
-    #: The last steps, oldest first, for a report.
-    history: deque[Step] = field(default_factory=lambda: deque(maxlen=HISTORY_STEPS))
 
 
 class Alarm(NamedTuple):
@@ -120,7 +72,6 @@ _COUNTERS = (
     "seeds_refused",
     "stale",
     "resent",
-    "evicted",
     "refused",
     "failed",
 )
@@ -149,6 +100,9 @@ class WorkerCore(Answering):
     ) -> None:
         super().__init__(tokenizers, _COUNTERS, sampler=sampler, seam=seam)
         self.limits = limits or Limits()
+        self.store = Store(self.limits)
+        #: The store's, by tenant and id.
+        self.sessions = self.store.by_key
         #: Mismatches of each native tokenizer that were dealt with, by hash.
         self._mismatches_seen = {sha256: tokenizer.mismatches for sha256, tokenizer in self._admitted.items()}
         #: What the caller has to report; it empties them.
@@ -160,14 +114,12 @@ class WorkerCore(Answering):
         self.can_wait = True
         #: Bytes of text that the last answer encoded; 0 where it was no encode.
         self.encoded_bytes = 0
-        #: Least recently used first. Sum of their memory is `session_bytes`.
-        self.sessions: OrderedDict[SessionKey, Held] = OrderedDict()
-        self.session_bytes = 0
 
     def stats(self) -> dict[str, int]:
         mismatches = sum(tokenizer.mismatches for tokenizer in self._admitted.values())
-        held = {"mismatches": mismatches, "sessions": len(self.sessions), "session_bytes": self.session_bytes}
-        return {**super().stats(), **held}
+        store = self.store
+        held = {"sessions": len(self.sessions), "session_bytes": store.bytes, "evicted": store.evicted}
+        return {**super().stats(), "mismatches": mismatches, **held}
 
     def handle(self, frames: Sequence[Buffer], now: float = 0.0) -> tuple[str, list[Buffer]]:
         """Answer one request and do all that follows: `answer`, then `settle`. Never raises."""
@@ -231,11 +183,11 @@ class WorkerCore(Answering):
                 self._sample(drafts, packed)
 
     def _keep_books(self, request: Request, held: Held, reply: Reply, packed: list[Buffer]) -> None:
-        self._keep(held, request.request_id, packed)
+        self.store.keep_reply(held, request.request_id, packed)
         self._record(request, held, reply)
         key = request.new_key if request.op == "fork" else request.key
         if self.sessions.get(key) is held:  # the books of an older answer may have driven it out
-            self._measure(key, held)
+            self.store.measure(key, held)
         # Whoever caught itself answered by the reference, and such an answer's books wait for no other's.
         if reply.path == "reference" and self._admitted[held.sha256].mismatches != self._mismatches_seen[held.sha256]:
             self._alarm(request, held)
@@ -254,7 +206,7 @@ class WorkerCore(Answering):
         if op == "seed":
             return self._seed(request), None
         if op == "close":
-            self._drop(request.key)
+            self.store.drop(request.key)
             return Reply(request.request_id), None
         return self._stateless(request, self._tokenizer(request)), None
 
@@ -298,10 +250,8 @@ class WorkerCore(Answering):
             digest,
             len(text),
         )
-        if previous is not None:
-            held.history.extend(previous.history)
-            held.seeds.extend(previous.seeds)
-        self._hold(request.key, held)
+        held.inherit(previous)
+        self.store.hold(request.key, held)
         self._draw(request, tokenizer.sha256, request.flags, text)
         return _patched(request, held, (0, 0, packed_numbers(session.ids()), *session.work)), held
 
@@ -328,7 +278,7 @@ class WorkerCore(Answering):
         twin = Held(held.engine.fork(), held.sha256, held.flags, held.revision, held.digest, held.text_bytes)
         twin.history.extend(held.history)
         self.counters["forks"] += 1
-        self._hold(request.new_key, twin)
+        self.store.hold(request.new_key, twin)
         return Reply(request.request_id, revision=twin.revision, digest=twin.digest), twin
 
     def _adopt(self, request: Request) -> Reply:
@@ -340,19 +290,14 @@ class WorkerCore(Answering):
         tokenizer = self._tokenizer(request)
         text = request.body[0]
         self._check_text_size(request, len(text))
-        self._drop(request.key)
-        if len(self.sessions) >= self.limits.sessions:
+        self.store.drop(request.key)
+        if self.store.is_full:
             return reply
         session = _session(tokenizer, request.flags)
         session.reset(text)
-        if self.session_bytes + session.memory_bytes > self.limits.session_bytes:
-            return reply
         held = Held(session, tokenizer.sha256, request.flags, request.revision, request.digest, len(text))
-        self.sessions[request.key] = held
-        # The one before it was used later, and whatever else is here too.
-        self.sessions.move_to_end(request.key, last=False)
-        self._measure(request.key, held)
-        self.counters["adopted"] += 1
+        if self.store.adopt(request.key, held):
+            self.counters["adopted"] += 1
         return reply
 
     def _seed(self, request: Request) -> Reply:
@@ -389,10 +334,8 @@ class WorkerCore(Answering):
         # A tokenizer that was demoted since takes no seed: those ids may be the wrong ones.
         session = tokenizer.seeded_session(text, marked, **named(request.flags))
         held = Held(session, tokenizer.sha256, request.flags, request.revision, request.digest, len(text))
-        if previous is not None:
-            held.history.extend(previous.history)
-            held.seeds.extend(previous.seeds)
-        self._hold(request.key, held)
+        held.inherit(previous)
+        self.store.hold(request.key, held)
         return held
 
     def parting(self) -> Iterator[list[Buffer]]:
@@ -425,8 +368,7 @@ class WorkerCore(Answering):
     def _forget(self, sha256: str) -> None:
         """Drop a tokenizer's sessions: each client finds its own stale, and sends the full text."""
         self.settle()  # the books of one that is dropped can't be kept
-        for key in [key for key, held in self.sessions.items() if held.sha256 == sha256]:
-            self._drop(key)
+        self.store.drop_tokenizer(sha256)
 
     def _alarm(self, request: Request, held: Held) -> None:
         """Raise an alarm: the engine caught itself since the last look."""
@@ -461,41 +403,6 @@ class WorkerCore(Answering):
         held = self.sessions.get(request.new_key if request.op == "fork" else request.key)
         return None if held is None else held.replies.get(request.request_id)
 
-    def _keep(self, held: Held, request_id: bytes, packed: list[Buffer]) -> None:
-        size = sum(map(len, packed))
-        if size > self.limits.reply_bytes:
-            return
-        held.replies[request_id] = packed
-        held.reply_bytes += size
-        while len(held.replies) > self.limits.replies:
-            _, oldest = held.replies.popitem(last=False)
-            held.reply_bytes -= sum(map(len, oldest))
-
-    def _hold(self, key: SessionKey, held: Held) -> None:
-        self._drop(key)
-        self.sessions[key] = held
-        self._measure(key, held)
-
-    def _measure(self, key: SessionKey, held: Held) -> None:
-        """Bring the books up to date after a change, and evict what is too much, but never `key` itself."""
-        size = held.engine.memory_bytes + held.reply_bytes
-        self.session_bytes += size - held.memory_bytes
-        held.memory_bytes = size
-        while len(self.sessions) > self.limits.sessions or self.session_bytes > self.limits.session_bytes:
-            oldest = next(iter(self.sessions))
-            if oldest == key:
-                if len(self.sessions) == 1:
-                    return
-                self.sessions.move_to_end(key)
-                continue
-            self._drop(oldest)
-            self.counters["evicted"] += 1
-
-    def _drop(self, key: SessionKey) -> None:
-        held = self.sessions.pop(key, None)
-        if held is not None:
-            self.session_bytes -= held.memory_bytes
-
     def _check_text_size(self, request: Request, size: int) -> None:
         if size > self.limits.text_bytes:
             raise WireError(
@@ -506,15 +413,10 @@ class WorkerCore(Answering):
 
     def validate(self) -> None:
         """Check the invariants that the comments state. For tests."""
-        assert self.session_bytes == sum(held.memory_bytes for held in self.sessions.values())
-        assert len(self.sessions) <= max(1, self.limits.sessions)
+        self.store.validate()
         for name, admitted in self.names.items():
             status = "reference" if admitted.sha256 in self.demoted else admitted.status
             assert self._tokenizers[name].status == self._tokenizers[admitted.sha256].status == status
-        for held in self.sessions.values():
-            assert len(held.replies) <= self.limits.replies
-            assert held.reply_bytes == sum(len(frame) for reply in held.replies.values() for frame in reply)
-            assert len(held.engine.text().encode()) <= held.text_bytes <= self.limits.text_bytes
 
 
 def _session(tokenizer: engine.Tokenizer, flags: int) -> engine.Session:

@@ -18,9 +18,10 @@ from tokseam.broker.protocol import Envelope, SessionKey
 
 from . import shell
 from .answering import Seam
-from .core import Alarm, Limits, WorkerCore
+from .core import Alarm, WorkerCore
 from .quarantine import Quarantine, demotion_of, history_of, iso_time
 from .speed import TELLING_BYTES
+from .store import Limits
 
 log = logging.getLogger("tokseam.worker")
 

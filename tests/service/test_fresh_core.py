@@ -18,12 +18,12 @@ from tokseam.kernels import engine
 from tokseam.kernels.reference import HuggingFaceReference
 from tokseam.workers.answering import Seam
 from tokseam.workers.batch_engine import BatchEngineError, Document
-from tokseam.workers.core import Limits as OwnerLimits
 from tokseam.workers.core import WorkerCore
 from tokseam.workers.cpu_engine import LONG_BYTES, CpuEngine
 from tokseam.workers.fresh_core import FAILURES_MAX, Answered, FreshCore, Limits
 from tokseam.workers.sampling import Sampler
 from tokseam.workers.shadow import compare, encode, rebuild
+from tokseam.workers.store import Limits as OwnerLimits
 
 Reference = Callable[..., list[int]]
 COUNTER = itertools.count()
@@ -366,8 +366,8 @@ def test_whatever_a_network_does_answers_are_right(
             if dice.random() < 0.1:
                 handle(dice.choice(past))  # a straggler
             if dice.random() < 0.03:
-                owner.sessions.clear()
-                owner.session_bytes = 0
+                for key in [*owner.sessions]:
+                    owner.store.drop(key)
             answers = [handle(frames) for _ in range(dice.choice([1, 1, 2]))]
             owner.validate()
             if dice.random() < 0.2:

@@ -15,8 +15,9 @@ from tokseam.broker.protocol import Demotion, Reply, Request
 from tokseam.client.session import Turns
 from tokseam.kernels import engine
 from tokseam.kernels._native import OverlapMismatch
-from tokseam.workers.core import OWED_BYTES, OWED_MAX, Limits, WorkerCore
+from tokseam.workers.core import OWED_BYTES, OWED_MAX, WorkerCore
 from tokseam.workers.sampling import Sampler
+from tokseam.workers.store import Limits
 
 Reference = Callable[[str], list[int]]
 COUNTER = itertools.count()
@@ -158,7 +159,7 @@ def test_a_session_changes_hands(tokenizer: engine.Tokenizer, reference: Referen
     assert list(full.sessions) == [("", "special"), ("", "own")]  # the latest, before what is its own
     narrow = WorkerCore({"ds": tokenizer}, Limits(session_bytes=10))
     assert narrow.handle(next(leaving.parting()))[0] == "ok"
-    assert (len(narrow.sessions), narrow.counters["evicted"]) == (0, 0)
+    assert (len(narrow.sessions), narrow.store.evicted) == (0, 0)
     damaged = [*next(leaving.parting())[:1], b"ab\xff"]
     assert heir.handle(damaged)[0] == "bad_request"
     heir.validate()
@@ -206,7 +207,7 @@ def test_what_may_wait_is_settled_before_it_matters(tokenizer: engine.Tokenizer)
     assert core.can_wait
     core.demote(Demotion(tokenizer.sha256, "planted", 1))  # drops the session that the books are owed of
     core.validate()
-    assert (core.session_bytes, core.counters["path_append"]) == (0, 1)
+    assert (core.store.bytes, core.counters["path_append"]) == (0, 1)
     drawing = WorkerCore({"ds": tokenizer}, sampler=Sampler(1.0, 1e9))
     near = Near(drawing, "s")
     near.change(near.turns.plan_append("a text"))
@@ -254,13 +255,13 @@ def test_books_of_a_session_that_was_driven_out(tokenizer: engine.Tokenizer) -> 
     nears = [Near(core, f"s{number}") for number in range(3)]
     for near in nears:
         near.change(near.turns.plan_append(f"of {near.session}"))
-    core.limits = Limits(session_bytes=1)  # the first books drive out those whose books come next
+    core.store.limits = Limits(session_bytes=1)  # the first books drive out those whose books come next
     for near in nears:
         near.change(near.turns.plan_append(" more"), settled=False)
     core.settle()
     core.validate()
     assert [key for _, key in core.sessions] == ["s0"]
-    assert (core.counters["evicted"], core.counters["path_append"], core.counters["failed"]) == (2, 3, 0)
+    assert (core.store.evicted, core.counters["path_append"], core.counters["failed"]) == (2, 3, 0)
 
 
 def test_what_is_no_change_finds_the_books_kept(tokenizer: engine.Tokenizer) -> None:
@@ -319,7 +320,7 @@ def test_books_that_fail_cost_no_answer(tokenizer: engine.Tokenizer, monkeypatch
     near = Near(core, "s")
     near.change(near.turns.plan_append("one"))
     with monkeypatch.context() as patched:
-        patched.setattr(core, "_measure", lambda *_: 1 / 0)
+        patched.setattr(core.store, "measure", lambda *_: 1 / 0)
         assert near.change(near.turns.plan_append(" two")) == "append"
     assert core.counters["failed"] == 1
     assert near.change(near.turns.plan_append(" three")) == "append"
@@ -336,8 +337,8 @@ def test_eviction_is_by_number_and_by_bytes(tokenizer: engine.Tokenizer, referen
         near.change(near.turns.plan_append(dice.choice(["word ", "x", "longer words here "])))
         assert near.turns.ids == reference(str(near.turns.text))
         assert len(core.sessions) <= limits.sessions
-        assert core.session_bytes <= limits.session_bytes or len(core.sessions) == 1
-    assert core.counters["evicted"] > 20
+        assert core.store.bytes <= limits.session_bytes or len(core.sessions) == 1
+    assert core.store.evicted > 20
     assert core.counters["stale"] > 20
 
 
@@ -394,8 +395,8 @@ def test_whatever_a_network_does_answers_are_right(
             if dice.random() < 0.2:
                 core.settle()
             if dice.random() < 0.03:
-                core.sessions.clear()
-                core.session_bytes = 0
+                for key in [*core.sessions]:
+                    core.store.drop(key)
             if dice.random() < 0.2:
                 continue  # the request is lost
             answers = [core.answer(frames) for _ in range(dice.choice([1, 1, 2]))]
