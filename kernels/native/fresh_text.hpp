@@ -53,10 +53,10 @@ inline std::span<const std::size_t> cuts_inside(std::span<const std::size_t> cut
 }
 
 // Appends the ids of parts that stand side by side, none of them known, and the marks of the `planned` cuts strictly
-// inside them; keeps those that came before, with their marks.
+// inside them; keeps those that came before, with their marks. On at most `threads` threads.
 inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::span<const TextPart> parts,
-                            EncodeMode mode, std::span<const std::size_t> planned, std::vector<std::uint32_t>& ids,
-                            std::vector<std::size_t>& marks) {
+                            EncodeMode mode, std::size_t threads, std::span<const std::size_t> planned,
+                            std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) {
   const std::size_t begin = parts.front().begin, end = parts.back().end;
   // All planned ones, and where parts meet.
   const std::span<const std::size_t> wanted = cuts_inside(planned, begin, end);
@@ -67,7 +67,8 @@ inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::
   std::vector<std::size_t> local, counts;
   for (const std::size_t cut : cuts) local.push_back(cut - begin);
   const std::size_t before = ids.size();
-  encoder.encode(text.substr(begin, end - begin), {mode.split_special, mode.continued || begin > 0}, local, ids, counts);
+  const EncodeMode own{mode.split_special, mode.continued || begin > 0};
+  encode_parallel(encoder, text.substr(begin, end - begin), own, threads, local, ids, counts);
 
   const auto count_at = [&](std::size_t place) {
     if (place == begin) return std::size_t{0};
@@ -115,7 +116,7 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
     }
     const std::span<const TextPart> unknown = unknown_from(parts, i);
     if (any_came_before(unknown)) {
-      encode_and_keep(encoder, text, unknown, mode, planned, ids, marks);
+      encode_and_keep(encoder, text, unknown, mode, threads, planned, ids, marks);
     } else {
       const std::size_t begin = unknown.front().begin;
       encode_parallel(encoder, text.substr(begin, unknown.back().end - begin),

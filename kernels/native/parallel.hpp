@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,35 +82,51 @@ class RestOfText {
 
 }  // namespace detail
 
-// Appends the ids of the whole text, encoded on at most `threads` threads, this one among them: it begins at the front,
-// where the ids are in place, the others at the back.
+// What Engine::encode does, on at most `threads` threads, this one among them: it begins at the front, where the ids are
+// in place, the others at the back.
 template <ChunkEngine Engine>
 void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
-                     std::vector<std::uint32_t>& ids) {
-  ids.reserve(ids.size() + text.size() / kBytesPerId);
+                     std::span<const std::size_t> cuts, std::vector<std::uint32_t>& ids,
+                     std::vector<std::size_t>& marks) {
+  const std::size_t before = ids.size();
+  ids.reserve(before + text.size() / kBytesPerId);
   const std::size_t count =
       std::clamp<std::size_t>(text.size() / kParallelPartBytes, 1, std::max<std::size_t>(threads, 1));
-  if (count == 1) {
-    std::vector<std::size_t> marks;
-    encoder.encode(text, mode, {}, ids, marks);
-    return;
-  }
+  if (count == 1) return encoder.encode(text, mode, cuts, ids, marks);
 
+  // A stretch that one thread has encoded: where its ids lie among those of that thread, and the cuts that are its own,
+  // the one at its beginning among them.
   struct Part {
-    std::size_t begin;     // in the text
-    std::size_t from, to;  // where its ids lie in made[number]
-    std::size_t number;
+    std::size_t begin;
+    std::size_t from, to;
+    std::size_t first_cut, last_cut;
+    const std::vector<std::uint32_t>* ids = nullptr;
   };
+  marks.assign(cuts.size(), kNoMark);
   detail::RestOfText<Engine> rest(encoder, text, count);
   std::mutex mutex;  // guards what follows
   std::vector<std::vector<std::uint32_t>> made;
   std::vector<Part> parts;
   std::exception_ptr error;
 
-  const auto encode = [&](std::size_t begin, std::size_t end, std::vector<std::uint32_t>& out) {
-    std::vector<std::size_t> marks;
-    const EncodeMode inside{mode.split_special, mode.continued || begin > 0};
-    encoder.encode(text.substr(begin, end - begin), inside, {}, out, marks);
+  // Each mark is written by whoever encodes what it lies in: counted from the first id in `out`.
+  const auto encode = [&](std::size_t begin, std::size_t end, std::vector<std::uint32_t>& out,
+                          std::vector<std::size_t>& inside, std::vector<std::size_t>& counts) {
+    const auto number = [&](std::size_t place) {
+      return static_cast<std::size_t>(std::ranges::lower_bound(cuts, place) - cuts.begin());
+    };
+    Part part{begin, out.size(), 0, number(begin), number(end)};
+    const std::size_t first_inside = part.first_cut < cuts.size() && cuts[part.first_cut] == begin
+                                         ? part.first_cut + 1 : part.first_cut;
+    inside.clear();
+    for (std::size_t k = first_inside; k < part.last_cut; ++k) inside.push_back(cuts[k] - begin);
+    const EncodeMode own{mode.split_special, mode.continued || begin > 0};
+    encoder.encode(text.substr(begin, end - begin), own, inside, out, counts);
+    if (first_inside != part.first_cut) marks[part.first_cut] = part.from;
+    for (std::size_t k = first_inside; k < part.last_cut; ++k)
+      if (counts[k - first_inside] != kNoMark) marks[k] = part.from + counts[k - first_inside];
+    part.to = out.size();
+    return part;
   };
   const auto failed = [&] {
     rest.drop();
@@ -118,10 +135,11 @@ void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mo
   };
   const auto from_front = [&]() noexcept {
     try {
+      std::vector<std::size_t> inside, counts;
       for (bool first = true;; first = false) {
         const auto [begin, end] = rest.take_front(first);
         if (begin == end) return;
-        encode(begin, end, ids);
+        encode(begin, end, ids, inside, counts);
       }
     } catch (...) {
       failed();
@@ -131,33 +149,46 @@ void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mo
     try {
       std::vector<std::uint32_t> mine;
       std::vector<Part> places;
+      std::vector<std::size_t> inside, counts;
       for (bool first = true;; first = false) {
         const auto [begin, end] = rest.take_back(first);
         if (begin == end) break;
         if (first) mine = kept_ids().take(text.size() / count / kBytesPerId);
-        const std::size_t from = mine.size();
-        encode(begin, end, mine);
-        places.push_back({begin, from, mine.size(), 0});
+        places.push_back(encode(begin, end, mine, inside, counts));
       }
       const std::lock_guard guard(mutex);
+      made.push_back(std::move(mine));
       for (Part& part : places) {
-        part.number = made.size();
+        part.ids = &made.back();
         parts.push_back(part);
       }
-      made.push_back(std::move(mine));
     } catch (...) {
       failed();
     }
   };
+  made.reserve(count);  // so that none moves
   Helpers::of_process().run(count - 1, from_front, from_back);
   if (error) std::rethrow_exception(error);
   std::ranges::sort(parts, {}, &Part::begin);
+  const std::size_t last_in_front = parts.empty() ? cuts.size() : parts.front().first_cut;
+  for (std::size_t k = 0; k < last_in_front; ++k)
+    if (marks[k] != kNoMark) marks[k] -= before;
   for (const Part& part : parts) {
-    const std::vector<std::uint32_t>& from = made[part.number];
-    ids.insert(ids.end(), from.begin() + static_cast<std::ptrdiff_t>(part.from),
-               from.begin() + static_cast<std::ptrdiff_t>(part.to));
+    const std::size_t at = ids.size() - before;
+    for (std::size_t k = part.first_cut; k < part.last_cut; ++k)
+      if (marks[k] != kNoMark) marks[k] = marks[k] - part.from + at;
+    ids.insert(ids.end(), part.ids->begin() + static_cast<std::ptrdiff_t>(part.from),
+               part.ids->begin() + static_cast<std::ptrdiff_t>(part.to));
   }
   for (std::vector<std::uint32_t>& used : made) kept_ids().give_back(std::move(used));
+}
+
+// The same, of the ids alone.
+template <ChunkEngine Engine>
+void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
+                     std::vector<std::uint32_t>& ids) {
+  std::vector<std::size_t> marks;
+  encode_parallel(encoder, text, mode, threads, {}, ids, marks);
 }
 
 }  // namespace tokseam

@@ -48,6 +48,38 @@ void check_threads(const ToyEngine& engine, const std::string& text) {
     }
 }
 
+// Each mark is that of one thread; whoever begins at a cut knows it to be a boundary, where another may not look.
+void test_marks_are_those_of_one_thread() {
+  std::mt19937 random(11);
+  const ToyEngine engine;
+  for (int round = 0; round < 60; ++round) {
+    const std::string text = draw_text(random, 1 + random() % 500'000);
+    std::vector<std::size_t> cuts;
+    const std::size_t apart = round % 3 == 0 ? 1 : 1 + random() % 20'000;
+    for (std::size_t at = 1; at < text.size();) {
+      at = engine.next_cut(text, utf8::boundary_at_or_after(text, at));
+      if (at == kNoCut) break;
+      cuts.push_back(at);
+      at += apart;
+    }
+    const EncodeMode mode{round % 2 == 0, round % 4 == 0};
+    std::vector<std::uint32_t> expected;
+    std::vector<std::size_t> expected_marks;
+    engine.encode(text, mode, cuts, expected, expected_marks);
+    for (const std::size_t threads : {1, 2, 5}) {
+      std::vector<std::uint32_t> ids{7, 7};
+      std::vector<std::size_t> marks{99};
+      encode_parallel(engine, text, mode, threads, cuts, ids, marks);
+      CHECK(std::vector(ids.begin() + 2, ids.end()) == expected, "ids");
+      CHECK(marks.size() == cuts.size(), "one for each cut");
+      for (std::size_t k = 0; k < cuts.size(); ++k)
+        CHECK(marks[k] == expected_marks[k] ||
+                  (expected_marks[k] == kNoMark && marks[k] == plain(engine, text.substr(0, cuts[k]), mode).size()),
+              "mark " + std::to_string(k) + " on " + std::to_string(threads) + " threads");
+    }
+  }
+}
+
 void test_threads_change_nothing() {
   std::mt19937 random(5);
   const ToyEngine engine;
@@ -284,6 +316,7 @@ void test_helpers_keep_off_the_asker() {
 
 int main() {
   return tokseam::test::run({{"threads change nothing", test_threads_change_nothing},
+                             {"marks are those of one thread", test_marks_are_those_of_one_thread},
                              {"long stretches without cuts", test_long_stretches_without_cuts},
                              {"parts meet", test_parts_meet},
                              {"what is thrown arrives once", test_what_is_thrown_arrives_once},
