@@ -82,13 +82,14 @@ class RestOfText {
 
 }  // namespace detail
 
-// What Engine::encode does, on at most `threads` threads, this one among them: it begins at the front, where the ids are
-// in place, the others at the back.
+// Appends the ids of the whole text, and sets `marks` to those of `cuts`, as Engine::encode makes them, on at most
+// `threads` threads, this one among them: it begins at the front, where the ids are in place, the others at the back.
 template <ChunkEngine Engine>
 void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mode, std::size_t threads,
                      std::span<const std::size_t> cuts, std::vector<std::uint32_t>& ids,
                      std::vector<std::size_t>& marks) {
   const std::size_t before = ids.size();
+  marks.clear();
   ids.reserve(before + text.size() / kBytesPerId);
   const std::size_t count =
       std::clamp<std::size_t>(text.size() / kParallelPartBytes, 1, std::max<std::size_t>(threads, 1));
@@ -119,6 +120,7 @@ void encode_parallel(const Engine& encoder, std::string_view text, EncodeMode mo
     const std::size_t first_inside = part.first_cut < cuts.size() && cuts[part.first_cut] == begin
                                          ? part.first_cut + 1 : part.first_cut;
     inside.clear();
+    counts.clear();
     for (std::size_t k = first_inside; k < part.last_cut; ++k) inside.push_back(cuts[k] - begin);
     const EncodeMode own{mode.split_special, mode.continued || begin > 0};
     encoder.encode(text.substr(begin, end - begin), own, inside, out, counts);
