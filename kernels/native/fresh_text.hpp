@@ -52,16 +52,31 @@ inline std::span<const std::size_t> cuts_inside(std::span<const std::size_t> cut
   return {first, std::ranges::lower_bound(first, cuts.end(), end)};
 }
 
+// Those of them that are strictly inside a chunk that is to be kept.
+inline std::vector<std::size_t> planned_cuts_to_keep(const Encoder& encoder, std::string_view text,
+                                                     std::span<const TextPart> parts) {
+  const std::vector<std::size_t> planned = planned_cuts(encoder, text);
+  std::vector<std::size_t> kept;
+  for (const TextPart& part : parts) {
+    if (!part.again) continue;
+    const std::span<const std::size_t> inside = cuts_inside(planned, part.begin, part.end);
+    kept.insert(kept.end(), inside.begin(), inside.end());
+  }
+  return kept;
+}
+
 // Appends the ids of parts that stand side by side, none of them known, and the marks of the `planned` cuts strictly
 // inside them; keeps those that came before, with their marks. On at most `threads` threads.
 inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::span<const TextPart> parts,
                             EncodeMode mode, std::size_t threads, std::span<const std::size_t> planned,
                             std::vector<std::uint32_t>& ids, std::vector<std::size_t>& marks) {
   const std::size_t begin = parts.front().begin, end = parts.back().end;
-  // All planned ones, and where parts meet.
+  // All planned ones, and where what is to be kept begins and ends.
   const std::span<const std::size_t> wanted = cuts_inside(planned, begin, end);
   std::vector<std::size_t> cuts(wanted.begin(), wanted.end());
-  for (const TextPart& part : parts.subspan(1)) cuts.push_back(part.begin);
+  // PERF: of the others nobody asks for a mark, and each mark is looked at twice (SegmentEncoder).
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i - 1].again || parts[i].again) cuts.push_back(parts[i].begin);
   std::ranges::sort(cuts);
   cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
   std::vector<std::size_t> local, counts;
@@ -80,8 +95,9 @@ inline void encode_and_keep(const Encoder& encoder, std::string_view text, std::
     marks.push_back(count == kNoMark ? kNoMark : before + count);
   }
   for (const TextPart& part : parts) {
+    if (!part.again) continue;
     const std::size_t from = count_at(part.begin), to = count_at(part.end);
-    bool all = part.again && from != kNoMark && to != kNoMark;
+    bool all = from != kNoMark && to != kNoMark;
     std::vector<KnownChunks::Mark> inner;
     for (const std::size_t cut : cuts_inside(wanted, part.begin, part.end)) {
       all = all && count_at(cut) != kNoMark;
@@ -106,7 +122,7 @@ inline void encode_fresh(const Encoder& encoder, std::string_view text, EncodeMo
     room += part.found ? part.found->ids.size() : (part.end - part.begin) / kBytesPerId;
   ids.reserve(room);
   std::vector<std::size_t> planned, marks;
-  if (std::ranges::any_of(parts, &TextPart::again)) planned = planned_cuts(encoder, text);
+  if (std::ranges::any_of(parts, &TextPart::again)) planned = planned_cuts_to_keep(encoder, text, parts);
   for (std::size_t i = 0; i < parts.size();) {
     if (const KnownChunks::Found& found = parts[i].found) {
       if (i + 1 < parts.size() && parts[i + 1].found) detail::prefetch_begin(parts[i + 1].found->ids);
