@@ -35,7 +35,10 @@ def run_case(name: str, options: Any, json_path: Path | None, folder: Path | Non
 
     case = import_module(f"bench.cases.{name}")
     todo = case.jobs(options)
-    console.print(f"[bold]{name}[/]: {case.TITLE}; {len(todo)} jobs, load {os.getloadavg()[0]:.2f}")
+    told = [case.estimate_s(job) for job in todo] if hasattr(case, "estimate_s") else []
+    seconds = [one for one in told if one is not None]
+    estimate = f", about {sum(seconds) / 60:.1f} minutes on an idle machine" if seconds else ""
+    console.print(f"[bold]{name}[/]: {case.TITLE}; {len(todo)} jobs{estimate}, load {os.getloadavg()[0]:.2f}")
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     started = time.monotonic()
@@ -73,7 +76,8 @@ def run_case(name: str, options: Any, json_path: Path | None, folder: Path | Non
 @click.option("--size", "sizes", multiple=True, type=int, help="One size only, in characters (may be repeated).")
 @click.option("--cores", multiple=True, type=click.IntRange(1, 2), help="fresh: one core or two only.")
 @click.option("--quick", is_flag=True, help="Under a minute: few sizes, few peers.")
-@click.option("--long", "long", is_flag=True, help="append: 100,000 appends, for P99.9.")
+@click.option("--long", "long", is_flag=True, help="append: 100,000 appends of 1,400 characters, for P99.9; no peers.")
+@click.option("--no-broker", is_flag=True, help="append --long: the embedded engine only.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the record here.")
 @click.option("--figures", "folder", type=click.Path(file_okay=False, path_type=Path), help="Draw SVG and PNG here.")
 def main(
@@ -85,6 +89,7 @@ def main(
     cores: tuple[int, ...],
     quick: bool,
     long: bool,
+    no_broker: bool,
     json_path: Path | None,
     folder: Path | None,
 ) -> None:
@@ -99,7 +104,7 @@ def main(
     unknown = [name for name in named if name not in (*NAMES, PIECES)]
     if unknown:
         raise click.UsageError(f"unknown peer {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    options = Options(tokenizers, named, quick, long, texts, sizes, cores)
+    options = Options(tokenizers, named, quick, long, not no_broker, texts, sizes, cores)
     width = None if sys.stdout.isatty() else 180
     if not run_case(case, options, json_path, folder, Console(width=width)):
         sys.exit(1)

@@ -23,6 +23,7 @@ class Options:
     peers: tuple[str, ...] = ()
     quick: bool = False
     long: bool = False
+    broker: bool = True
     texts: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     cores: tuple[int, ...] = ()

@@ -20,9 +20,6 @@ CONTEXTS = (100_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000)
 QUICK_CONTEXTS = (100_000, 1_000_000)
 DELTAS = (16, 256, 1_400, 10_000, 38_000, 100_000)
 QUICK_DELTAS = (16, 1_400, 38_000)
-#: The median step of a coding agent: the one that --long repeats.
-USUAL_DELTA = 1_400
-LONG_ROUNDS = 100_000
 #: Of fewer runs, the one in a thousand is not told.
 ENOUGH_FOR_P999 = 1_000
 #: Changes are cut from this much text behind all contexts: the same at every context, since text of more kinds takes
@@ -45,7 +42,6 @@ def jobs(kind: str, options: Options) -> list[Job]:
             "chars": chars,
             "deltas": list(QUICK_DELTAS if options.quick else DELTAS),
             "rounds": 30 if options.quick else 300,
-            "long": options.long,
             "peers": list(options.peers or (QUICK if options.quick else NAMES)),
             "cores": 1,
         }
@@ -118,12 +114,11 @@ def _contest(
         with marking.at_work(peer.name):
             differs[peer.name] = peers.compare(peer, after, wanted)
     taken: dict[str, list[Run]] = {}
-    rounds = LONG_ROUNDS if job["long"] and delta == USUAL_DELTA else job["rounds"]
     for turn in range(TURNS):
         with quiet():
             for way in ours:
                 # A list of all ids costs as much as the context is long: fewer rounds say enough.
-                share = max(2, (rounds if way.name == OURS else job["rounds"]) // TURNS // (1 if way.patch else 10))
+                share = max(2, job["rounds"] // TURNS // (1 if way.patch else 10))
                 taken.setdefault(way.name, []).extend(_ours(way, rng, make, source, text, delta, share))
             step = make(rng, source, len(text), delta)
             after = step.applied(text)

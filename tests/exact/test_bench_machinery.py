@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tokseam.scripts import tokenizer_catalogue
 from tokseam.scripts.tokenizer_catalogue import name_shared_folder, shared_folder
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from bench import job, marking, peers, process_memory, report, subjects, verify_all
+from bench import job, long_appends, marking, peers, process_memory, report, subjects, verify_all
 from bench.case import Options
 from bench.cases import append, edit, fresh, hostile, load, memory
 
@@ -96,6 +97,50 @@ def test_changes_are_timed_and_compared(case: Any) -> None:
             assert row["peers"][name]["differs"] == ""
             assert row["peers"][name]["us"]["count"] > 0
     assert len(case.tables(rows)) == 2
+
+
+@pytest.mark.slow
+def test_long_appends_are_timed_and_compared() -> None:
+    options = Options(tokenizers=(TOKENIZER,), long=True, quick=True, sizes=(30_000,), texts=(long_appends.SESSIONS,))
+    (todo,) = append.jobs(options)
+    assert (append.estimate_s(todo) or 0) > long_appends.READY_S
+    todo["rounds"] = {peers.OURS: 50, long_appends.BROKER: 20}
+    (row,) = append.run(todo)
+    for way, count in ((peers.OURS, 60), (long_appends.BROKER, 20)):
+        assert row["peers"][way]["differs"] == ""
+        assert row["peers"][way]["us"]["count"] == count, "whole runs"
+    (table,) = append.tables([row])
+    assert table.row_count == 2
+    assert append.tables([{**row, "peers": {}, "none": "too little text"}])[0].row_count == 0
+
+
+def test_long_appends_append_the_same_at_every_context_and_see_a_wrong_id() -> None:
+    source = "".join(chr(97 + number % 23) for number in range(20_000))
+    subject = subjects.load(TOKENIZER)
+    beds = [long_appends.Bed(subject, source[:chars], source) for chars in (100, 5_000)]
+    runs = [list(islice(bed.runs(7), 2)) for bed in beds]
+    assert runs[0] == runs[1]
+    assert {len(delta) for _, deltas in runs[0] for delta in deltas} == {long_appends.DELTA}
+
+    class Wrong:
+        """A tier whose every append makes one id of all that it gets."""
+
+        def session(self, *_: object, **__: object) -> Wrong:
+            return self
+
+        def fork(self, _name: str) -> Wrong:
+            return self
+
+        def append_patch(self, _delta: str) -> Any:
+            return argparse.Namespace(start=0, stop=0, ids=[0])
+
+        def __enter__(self) -> Wrong:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    assert "differs at id 0" in beds[0].measured(Wrong(), 1)["differs"]
 
 
 def test_hostile_rows() -> None:
