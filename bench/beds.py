@@ -72,10 +72,12 @@ class Way:
     #: Whether `change` wants the whole changed text, which is made before the clock starts.
     whole: bool = False
 
+    def fill(self, step: Step) -> list[Any]:
+        """Append the step's filler, untimed; return its patch, if there is one."""
+        return [self.session.append_patch(step.filler)] if step.filler else []
+
     def prepare(self, text: str, step: Step) -> Callable[[], Any]:
-        """Do what comes before the step, untimed; return the call to be timed."""
-        if step.filler:
-            self.session.append_patch(step.filler)
+        """Return the call to be timed, once the filler stands."""
         given = step.applied(text) if self.whole else step
         return lambda: self.change(given)
 
@@ -86,21 +88,21 @@ class Way:
             self.session.edit(len(text), len(text) + len(step.filler), "")
 
 
-def reference_ids(subject: Subject, text: str, step: Step) -> tuple[Any, Any]:
-    """Return the reference's ids before the step (its filler appended) and after it."""
-    before = np.array(subject.reference.ids(text + step.filler), dtype=np.uint32)
-    return before, np.array(subject.reference.ids(step.applied(text)), dtype=np.uint32)
+def reference_ids(subject: Subject, text: str) -> Any:
+    """Return the reference's ids of a text, as an array."""
+    return np.array(subject.reference.ids(text), dtype=np.uint32)
 
 
 def check(way: Way, text: str, step: Step, before: Any, after: Any) -> str:
-    """Do and undo one step; return '' where the ids after it are the reference's, else what differs."""
-    change = way.prepare(text, step)
-    if way.patch:
-        patch = change()
-        found = np.concatenate([before[: patch.start], np.asarray(patch.ids, dtype=np.uint32), before[patch.stop :]])
-    else:
-        found = np.asarray(change(), dtype=np.uint32)
-    differs = peers.difference(found, after)
+    """Do and undo one step; return '' where the ids after it are `after`, else what differs. `before`: those of `text`,
+    out of which patches make them.
+    """
+    patches = way.fill(step)
+    answer = way.prepare(text, step)()
+    found = before
+    for patch in [*patches, answer] if way.patch else []:
+        found = np.concatenate([found[: patch.start], np.asarray(patch.ids, dtype=np.uint32), found[patch.stop :]])
+    differs = peers.difference(found if way.patch else answer, after)
     way.undo(text, step)
     return differs
 

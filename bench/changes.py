@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +28,10 @@ ENOUGH_FOR_P999 = 1_000
 SOURCE_CHARS = 1_000_000
 #: Turns of the peers; before each, a share of our rounds is run, so that all see the same machine.
 TURNS = 3
+#: A peer that takes longer for the whole text, in seconds, has one turn: three of each would take hours.
+SLOW_PEER_S = 1.0
+#: What we do in time of the context (a list of all ids, a search for the change) is done so many times less often.
+SLOWER = 10
 STEPS: dict[str, Callable[[random.Random, str, int, int], beds.Step]] = {
     "append": beds.append_step,
     "middle": beds.middle_step,
@@ -72,10 +77,14 @@ def run(job: Job) -> list[Row]:
             reasons[f"{OURS} broker"] = f"{type(error).__name__}: {error}"[:300]
         else:
             ours += list(beds.ways(tier, f"{OURS} broker", text, kind))
+        ids = beds.reference_ids(subject, text)
+        for peer in rivals:
+            with marking.at_work(peer.name):
+                peers.compare(peer, text, ids)  # the context is in its caches from here on
         for delta in job["deltas"]:
             if delta >= context // 2:
                 continue
-            given = _contest(job, subject, source, text, delta, ours, rivals)
+            given = _contest(job, subject, source, text, ids, delta, ours, rivals)
             given |= {name: {"us": None, "missing": reason} for name, reason in reasons.items()}
             rows.append(
                 {
@@ -97,34 +106,35 @@ def _contest(
     subject: subjects.Subject,
     source: str,
     text: str,
+    ids: Any,
     delta: int,
     ours: list[beds.Way],
     rivals: list[Loaded],
 ) -> dict[str, Any]:
-    """Check everybody on one step, then time: a share of our rounds, every peer once, and again."""
+    """Check everybody on one step, then time: a share of our rounds, every peer once, and again. `ids`: of `text`."""
     make = STEPS[job["kind"]]
     rng = random.Random(delta)
     first = make(rng, source, len(text), delta)
     after = first.applied(text)
-    before_ids, wanted = beds.reference_ids(subject, text, first)
-    differs = {way.name: beds.check(way, text, first, before_ids, wanted) for way in ours}
+    wanted = beds.reference_ids(subject, after)
+    differs = {way.name: beds.check(way, text, first, ids, wanted) for way in ours}
+    turns: dict[str, int] = {}
     for peer in rivals:
-        with marking.at_work(peer.name):
-            peers.compare(peer, text, wanted)  # the context is in its caches from here on
+        started = time.monotonic()
         with marking.at_work(peer.name):
             differs[peer.name] = peers.compare(peer, after, wanted)
+        turns[peer.name] = 1 if time.monotonic() - started > SLOW_PEER_S else TURNS
     taken: dict[str, list[Run]] = {}
     for turn in range(TURNS):
         with quiet():
             for way in ours:
-                # A list of all ids costs as much as the context is long: fewer rounds say enough.
-                share = max(2, job["rounds"] // TURNS // (1 if way.patch else 10))
+                share = max(2, job["rounds"] // TURNS // (1 if way.patch and not way.whole else SLOWER))
                 taken.setdefault(way.name, []).extend(_ours(way, rng, make, source, text, delta, share))
             step = make(rng, source, len(text), delta)
             after = step.applied(text)
             for index in in_turn(len(rivals), turn):
                 peer = rivals[index]
-                if differs[peer.name].startswith("failed"):
+                if differs[peer.name].startswith("failed") or turn >= turns[peer.name]:
                     continue
                 try:
                     if peer.append is not None and job["kind"] == "append":
@@ -136,7 +146,7 @@ def _contest(
                     taken.setdefault(peer.name, []).append(run)
                 except Exception as error:
                     differs[peer.name] = f"failed: {type(error).__name__}: {error}"[:300]
-    versions = {peer.name: {"version": peer.version, "form": peer.form} for peer in rivals}
+    versions = {peer.name: {"version": peer.version, "form": peer.form, "turns": turns[peer.name]} for peer in rivals}
     return {
         name: {
             "us": Sample.of(taken[name]).as_dict() if name in taken else None,
@@ -163,6 +173,7 @@ def _ours(
     runs: list[Run] = []
     for _ in range(rounds):
         step = make(rng, source, len(text), delta)
+        way.fill(step)
         runs.append(timed(way.prepare(text, step))[0])
         way.undo(text, step)
     return runs

@@ -67,7 +67,8 @@ def test_change_and_back(family: Family, kind: str) -> None:
         for delta in (16, 1_400):
             step = changes.STEPS[kind](rng, whole, len(text), delta)
             assert step.applied(text) != text
-            assert beds.check(way, text, step, *beds.reference_ids(subject, text, step)) == ""
+            before, after = (beds.reference_ids(subject, whole) for whole in (text, step.applied(text)))
+            assert beds.check(way, text, step, before, after) == ""
             assert way.session.text == text
 
 
