@@ -72,7 +72,7 @@ def run_case(name: str, options: Any, json_path: Path | None, folder: Path | Non
 @click.argument("case", type=click.Choice(CASES))
 @click.option("--tokenizer", "tokenizers", multiple=True, metavar="NAME|PATH", help="May be repeated.")
 @click.option("--peers", help="Names, comma-separated; ours always takes part.")
-@click.option("--text", "texts", multiple=True, help="One kind of text only (may be repeated).")
+@click.option("--text", "texts", multiple=True, help="One kind of text, or of edit, only (may be repeated).")
 @click.option("--size", "sizes", multiple=True, type=int, help="One size only, in characters (may be repeated).")
 @click.option("--cores", multiple=True, type=click.IntRange(1, 2), help="fresh: one core or two only.")
 @click.option("--quick", is_flag=True, help="Under a minute: few sizes, few peers.")

@@ -15,12 +15,14 @@ from ..case import Job, Options, Row
 
 TITLE = "Edits in the middle and rewritten tails of 16 to 100 K characters at contexts of 100 K to 8 M"
 QUICK_CONTEXT = 1_000_000
+KINDS = ("middle", "tail")
 
 
 def jobs(options: Options) -> list[Job]:
     if options.quick and not options.sizes:
         options = replace(options, sizes=(QUICK_CONTEXT,))
-    return [*changes.jobs("middle", options), *changes.jobs("tail", options)]
+    kinds = [kind for kind in KINDS if not options.texts or kind in options.texts]
+    return [job for kind in kinds for job in changes.jobs(kind, options)]
 
 
 def run(job: Job) -> list[Row]:
