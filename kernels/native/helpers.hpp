@@ -107,6 +107,7 @@ class Helpers {
       start_missing();
     }
     here();
+    watch([&] { return job.running.load(std::memory_order_relaxed) == 0; });
     std::unique_lock guard(mutex_);
     if (job.wanted > 0) std::erase(jobs_, &job);
     done_.wait(guard, [&] { return job.running == 0; });
@@ -123,12 +124,14 @@ class Helpers {
   }
 
  private:
-  // What somebody waits for, who keeps it. Guarded by mutex_.
+  static constexpr int kMostLooks = 2000;  // 30 to 100 us, by processor
+
+  // What somebody waits for, who keeps it. Guarded by mutex_, but `running` may be looked at.
   struct Job {
     void (*call)(const void*) noexcept;
     const void* work;
     std::size_t wanted;   // threads that may still join in; with none it is not in jobs_ ...
-    std::size_t running;  // ... and those that have
+    std::atomic<std::size_t> running;  // ... and those that have
     AllowedCores cores;   // of whoever asks, but for the one that he is on
   };
 
@@ -139,6 +142,19 @@ class Helpers {
     bool called = false;
     std::condition_variable call;
   };
+
+  // Looks for a moment whether something is so. PERF: to sleep and be woken takes longer than others mostly need to end
+  // what is left.
+  template <class Done>
+  static void watch(const Done& done) {
+    for (int looks = 0; looks < kMostLooks && !done(); ++looks) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("yield");
+#endif
+    }
+  }
 
   void call_one(const AllowedCores& cores) {
     Helper& helper = *waiting_.back();
