@@ -37,7 +37,7 @@ class Step(NamedTuple):
 WORKER = Step("worker: read, engine, reply")
 STEPS = (
     Step("client: the message"),
-    Step("client: its digest", False),
+    Step("client: its digest, the next text", False),
     Step("broker: read, place, envelope"),
     WORKER,
     Step("worker: the books", False),
