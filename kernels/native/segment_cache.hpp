@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -112,8 +113,17 @@ class SegmentCache {
     return set;
   }
 
-  void keep(const Key& key, Entry* pair, std::span<const std::uint32_t> ids) {
+  // What its set had no room for; null where it is not kept. PERF: a set that three segments share misses each of them
+  // when a text comes again, the one used longest ago being the next: a sixth of all, in a table that is about to grow.
+  [[gnu::always_inline]] const Entry* find_aside(const Key& key, const Entry* set) {
+    const std::size_t number = block_of(set);
+    return aside_[number] ? find_in_block(key, number) : nullptr;
+  }
+
+  // Aside: whether what there is no room for then is put aside. Else it is thrown out.
+  void keep(const Key& key, Entry* pair, std::span<const std::uint32_t> ids, bool aside) {
     if (ids.size() > kMaxIds) return;
+    if (aside && pair[1].key != kNoKey) put_aside(pair);
     pair[1] = pair[0];  // the one used last stays
     pair[0] = {key, put(ids)};
     ++kept_;
@@ -122,15 +132,9 @@ class SegmentCache {
   // So that all that was kept finds room, up to a bound: sets are others then.
   void grow() {
     while (4 * kept_ >= std::size_t{3} << short_bits_ && short_bits_ < kMostShortBits) {
-      // A set becomes the two at twice its place; from the last one on, none is overwritten that is still to be moved.
-      for (std::size_t slot = std::size_t{1} << short_bits_++; slot-- > 0;) {
-        const std::array<Entry, 2> both{short_[2 * slot], short_[2 * slot + 1]};
-        for (std::size_t i = 2 * slot; i < 2 * slot + 2; ++i) short_[2 * i] = short_[2 * i + 1] = Entry{};
-        for (const Entry& entry : both) {
-          Entry* pair = sets().of(entry.key);
-          if (entry.key != kNoKey) (pair->key == kNoKey ? pair[0] : pair[1]) = entry;
-        }
-      }
+      aside_.reset();
+      // A block becomes the two at twice its place; from the last one on, none is overwritten that is still to be moved.
+      for (std::size_t number = (std::size_t{1} << short_bits_++) / kBlockSets; number-- > 0;) part_block(number);
     }
   }
 
@@ -236,6 +240,57 @@ class SegmentCache {
   }
 
  private:
+  static constexpr int kFirstShortBits = 16, kMostShortBits = 18;  // sets of two entries: 4 to 16 MiB
+  static constexpr std::size_t kBlockSets = 4, kBlockEntries = 2 * kBlockSets;  // sets side by side: they help out
+  static constexpr std::size_t kMostBlocks = (std::size_t{1} << kMostShortBits) / kBlockSets;
+
+  std::size_t block_of(const Entry* set) const { return static_cast<std::size_t>(set - short_.get()) / kBlockEntries; }
+  std::span<Entry, kBlockEntries> block(std::size_t number) {
+    return std::span<Entry, kBlockEntries>(short_.get() + number * kBlockEntries, kBlockEntries);
+  }
+
+  [[gnu::noinline]] const Entry* find_in_block(const Key& key, std::size_t number) {
+    for (const Entry& entry : block(number))
+      if (entry.key == key) return &entry;
+    aside_.reset(number);  // it is another text's, most likely: not looked for again
+    return nullptr;
+  }
+
+  // The last entry of a set, behind in one of the other sets of its block. PERF: in whichever, so as not to wait for
+  // what is there; if it drives out what is still used, that comes again, and so to another one.
+  void put_aside(const Entry* set) {
+    const std::size_t number = block_of(set);
+    const std::span<Entry, kBlockEntries> all = block(number);
+    const std::size_t own = static_cast<std::size_t>(set - all.data()) / 2;
+    all[2 * ((own + 1 + kept_ % (kBlockSets - 1)) % kBlockSets) + 1] = set[1];
+    aside_.set(number);
+  }
+
+  // Of a table of half as many sets.
+  void part_block(std::size_t number) {
+    std::array<Entry, kBlockEntries> all;
+    std::ranges::copy(block(number), all.begin());
+    std::ranges::fill(block(2 * number), Entry{});
+    std::ranges::fill(block(2 * number + 1), Entry{});
+    std::size_t left = 0;
+    for (const Entry& entry : all) {
+      if (entry.key == kNoKey) continue;
+      Entry* pair = sets().of(entry.key);
+      if (pair[0].key == kNoKey)
+        pair[0] = entry;
+      else if (pair[1].key == kNoKey)
+        pair[1] = entry;
+      else
+        all[left++] = entry;
+    }
+    // They are no more than a block has room for.
+    for (const Entry& entry : std::span(all).first(left)) {
+      const std::size_t home = block_of(sets().of(entry.key));
+      *std::ranges::find(block(home), kNoKey, &Entry::key) = entry;
+      aside_.set(home);
+    }
+  }
+
   struct HugeEntry {
     std::uint64_t hash;
     std::uint64_t at;    // where its bytes are in their ring
@@ -261,7 +316,6 @@ class SegmentCache {
 
   static constexpr int kHugeBits = 12;                           // 192 KiB
   static constexpr std::size_t kRingBytes = std::size_t{1} << 21;  // 2 MiB
-  static constexpr int kFirstShortBits = 16, kMostShortBits = 18;  // sets of two entries: 4 to 16 MiB
   static constexpr int kLongBits = 14;   // 2 MiB
 
   // By mode and size.
@@ -304,6 +358,7 @@ class SegmentCache {
   std::array<std::size_t, 2> seeded_to_{};
   PieceEnds piece_ends_;
   std::uint64_t ring_end_ = 0;  // ids ever put there, and what was left out at the seam
+  std::bitset<kMostBlocks> aside_;  // blocks in which an entry may lie in another set than its own
 };
 
 // Lends each call a cache, so that any number of threads may encode at once. At most kKept wait for the next call.

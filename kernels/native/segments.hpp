@@ -47,7 +47,7 @@ class SegmentEncoder {
     end_ = ids.size();
     next_cut_ = cuts.empty() ? kNoCut : cuts[0];
     cuts_passed_ = 0;
-    previous_ = start;
+    previous_ = settled_ = start;
     const std::size_t first_word = start / kWord * kWord;
     LiteralFences fences(fenced_, text, start, space_in_front_);
     Pending* next = batch_.data();
@@ -90,6 +90,9 @@ class SegmentEncoder {
   static constexpr std::size_t kMissed = kMostPending + 128;
   static constexpr std::size_t kSeen = 512;
   static constexpr std::size_t kMostIdsWaiting = std::size_t{1} << 15;
+
+  // Bytes of text for each segment that is new: in more, few are, and what they take the room of is put aside.
+  static constexpr std::size_t kFewNewBytes = 64;
 
   // Ends where the next one begins.
   struct Pending {
@@ -196,7 +199,9 @@ class SegmentEncoder {
     if (entry != nullptr) {
       kept = entry->ids;
     } else if (segment.size() <= SegmentCache::kShortBytes) {
-      return miss(one, segment);
+      entry = cache_.find_aside(one.key, one.set);
+      if (entry == nullptr) return miss(one, segment);
+      kept = entry->ids;
     } else {
       const SegmentCache::LongEntry& found = cache_.long_slot(one.key.hash());
       if (!SegmentCache::holds(found, segment, mode_)) return miss(one, segment);
@@ -248,7 +253,10 @@ class SegmentEncoder {
       resolve_.resolve(std::span(made_).first(makes_));
       const std::span<const std::uint32_t> made = resolve_.ids();
       const std::span<const std::size_t> ends = resolve_.ends();
-      const auto ids_of = [&](const Missed& missed) {
+      // Where much is new, what it takes the room of is another text's.
+      const bool aside = missed_ * kFewNewBytes < previous_ - settled_;
+      settled_ = previous_;
+      const auto ids_of = [&](const Missed& missed) __attribute__((always_inline)) {
         const std::size_t begin = missed.made > 0 ? ends[missed.made - 1] : 0;
         return made.subspan(begin, ends[missed.made] - begin);
       };
@@ -262,7 +270,7 @@ class SegmentEncoder {
         if (one.key.is_long())
           cache_.keep(cache_.long_slot(one.key.hash()), made_[one.made], mode_, ids_of(one));
         else
-          cache_.keep(one.key, one.set, ids_of(one));
+          cache_.keep(one.key, one.set, ids_of(one), aside);
       }
       std::size_t end = end_;
       end_ += before[missed_];
@@ -315,6 +323,7 @@ class SegmentEncoder {
   std::array<Pending, kMostPending + 1> batch_;  // and where the last one ends
   std::array<Missed, kMissed> misses_;
   std::size_t missed_ = 0;
+  std::size_t settled_ = 0;  // what was `previous_` when those before were resolved
   std::array<std::string_view, kMissed> made_;  // the different ones of them
   std::size_t makes_ = 0;
   std::array<std::uint16_t, kSeen> seen_{};  // by hash: one more than the number of one that was missed

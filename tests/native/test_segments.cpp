@@ -230,9 +230,9 @@ void test_what_was_used_last_stays() {
     const SegmentCache::Entry* entry = SegmentCache::find(key, set);
     return entry == nullptr ? -1 : static_cast<int>(entry->ids.ids[0]);
   };
-  const auto keep = [&](std::size_t i) {
+  const auto keep = [&](std::size_t i, bool aside = false) {
     const std::uint32_t id = static_cast<std::uint32_t>(i);
-    cache.keep(alike[i], set, std::span(&id, 1));
+    cache.keep(alike[i], set, std::span(&id, 1), aside);
   };
   keep(0);
   keep(1);
@@ -240,6 +240,59 @@ void test_what_was_used_last_stays() {
   keep(2);
   CHECK(id_of(alike[1]) == -1, "the one not used for longest is gone");
   CHECK(id_of(alike[0]) == 0 && id_of(alike[2]) == 2, "the others are not");
+  CHECK(cache.find_aside(alike[1], set) == nullptr, "nor is it anywhere else");
+  keep(1, true);
+  const SegmentCache::Entry* const put_aside = cache.find_aside(alike[0], set);
+  CHECK(id_of(alike[0]) == -1 && put_aside != nullptr && put_aside->ids.ids[0] == 0, "unless it was put aside");
+}
+
+const SegmentCache::Entry* find_anywhere(SegmentCache& cache, const SegmentCache::Key& key) {
+  SegmentCache::Entry* const set = cache.sets().of(key);
+  const SegmentCache::Entry* const found = SegmentCache::find(key, set);
+  return found != nullptr ? found : cache.find_aside(key, set);
+}
+
+// Whatever is thrown out, put aside or moved when the table grows: what is found is what was kept.
+void test_what_is_found_was_kept() {
+  std::mt19937 random(21);
+  SegmentCache cache;
+  std::size_t found = 0, grown = 0;
+  SegmentCache::Sets before = cache.sets();
+  for (int round = 0; round < 1'500'000; ++round) {
+    const std::uint32_t number = static_cast<std::uint32_t>(random() % 150'000);
+    const std::uint64_t mode = number % 3 == 0 ? SegmentCache::kSplitSpecial : 0;
+    const SegmentCache::Key key = key_of(std::to_string(number), mode, ' ');
+    const SegmentCache::Entry* const entry = find_anywhere(cache, key);
+    if (entry != nullptr) {
+      CHECK(entry->ids.count == 1 && entry->ids.ids[0] == number, "another one's ids");
+      ++found;
+    } else {
+      cache.keep(key, cache.sets().of(key), std::span(&number, 1), random() % 4 != 0);
+    }
+    if (random() % 1'000 == 0) cache.grow();
+    grown += cache.sets().shift != before.shift;
+    before = cache.sets();
+  }
+  CHECK(grown == 2, "up to the bound");
+  CHECK(found > 1'000'000, std::to_string(found) + " were found");
+}
+
+// A text that comes again and again finds nearly all of its segments, in a table as full as it gets before it grows.
+void test_what_comes_again_is_found() {
+  SegmentCache cache;
+  const std::size_t count = (std::size_t{3} << 14) - 1;
+  std::size_t missed = 0;
+  for (int turn = 0; turn < 6; ++turn) {
+    missed = 0;
+    for (std::size_t number = 0; number < count; ++number) {
+      const SegmentCache::Key key = key_of(std::to_string(number), 0, ' ');
+      if (find_anywhere(cache, key) != nullptr) continue;
+      ++missed;
+      const std::uint32_t id = 7;
+      cache.keep(key, cache.sets().of(key), std::span(&id, 1), true);
+    }
+  }
+  CHECK(missed < count / 25, std::to_string(missed) + " of " + std::to_string(count) + " are not");
 }
 
 }  // namespace
@@ -249,5 +302,7 @@ int main() {
                              {"no literal is parted", test_no_literal_is_parted},
                              {"a growing cache", test_a_growing_cache},
                              {"keys", test_keys},
-                             {"what was used last stays", test_what_was_used_last_stays}});
+                             {"what was used last stays", test_what_was_used_last_stays},
+                             {"what is found was kept", test_what_is_found_was_kept},
+                             {"what comes again is found", test_what_comes_again_is_found}});
 }
