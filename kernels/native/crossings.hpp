@@ -1,19 +1,23 @@
 // Between which characters no merge ever crosses, for BPE over bytes: a merge that crosses the place between x and y
 // makes an entry that holds the end of x and the beginning of y side by side. Where the vocabulary has none, a piece
 // may be parted there (kernels/README.md, claims 8 and 13). Characters beyond ASCII only: of the others nearly all
-// pairs stand in some entry.
+// pairs stand in some entry. Where a byte of a text may have no symbol, it is dropped and what stood around it merges:
+// then any place may be crossed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "avx512.hpp"
 #include "image.hpp"
+#include "merges.hpp"
 #include "pair_sieve.hpp"
 #include "parted_entries.hpp"
 #include "utf8.hpp"
@@ -24,9 +28,17 @@ class Crossings {
  public:
   // entries: all that pieces and merges can become. whole_only: the ones of them that a whole piece becomes though its
   // merges would not: a part of a piece must not be looked up as one, so none may begin or end as they do.
-  // normalized: as PartedEntries has it.
+  // normalized: as PartedEntries has it. byte_ids: the symbol of each byte, kNoId where there is none.
   static void write(ImageWriter& writer, std::span<const std::string_view> entries,
-                    std::span<const std::string_view> whole_only, bool normalized) {
+                    std::span<const std::string_view> whole_only, bool normalized,
+                    std::span<const std::uint32_t> byte_ids) {
+    if (drops_text(byte_ids)) {
+      PairSieve::write(writer, Section::crossed, {});
+      PairSieve::write(writer, Section::crossed_edges, {});
+      const std::vector<std::string> meetings = all_meetings();
+      const std::vector<std::string_view> every_place(meetings.begin(), meetings.end());
+      return PartedEntries::write(writer, every_place, normalized);
+    }
     std::vector<std::uint64_t> pairs, edges;
     for (const std::string_view entry : entries)
       for (std::size_t at = 1; at < entry.size(); ++at) {
@@ -85,6 +97,22 @@ class Crossings {
 
  private:
   static constexpr std::uint32_t kEdge = 0xFFFFFFFF;  // no code point
+
+  // Whether a byte that valid UTF-8 may hold has no symbol.
+  static bool drops_text(std::span<const std::uint32_t> byte_ids) {
+    const auto missing = [&](std::size_t first, std::size_t last) {
+      return std::ranges::count(byte_ids.subspan(first, last - first + 1), kNoId) > 0;
+    };
+    return missing(0x00, 0xBF) || missing(0xC2, 0xF4);
+  }
+
+  // What two characters beyond ASCII may have where they meet: the last byte of the one and the first of the other.
+  static std::vector<std::string> all_meetings() {
+    std::vector<std::string> meetings;
+    for (int last = 0x80; last <= 0xBF; ++last)
+      for (int lead = 0xC2; lead <= 0xF4; ++lead) meetings.push_back({static_cast<char>(last), static_cast<char>(lead)});
+    return meetings;
+  }
 
   static bool is_beyond_ascii(char byte) { return static_cast<unsigned char>(byte) >= 0x80; }
   static bool is_lead(char byte) { return static_cast<unsigned char>(byte) >= 0xC0; }

@@ -140,7 +140,7 @@ inline void write_vocabulary(ImageWriter& writer, const EncoderTables& tables) {
   }
   Vocabulary::write(writer, whole);
   if (!tables.characters) {
-    Crossings::write(writer, all, whole_only, !tables.normalizations.empty());
+    Crossings::write(writer, all, whole_only, !tables.normalizations.empty(), tables.byte_ids);
     if (bpe.merges().every_byte()) WholeCharacters::write(writer, bpe.merges(), entries, tables.merges);
   }
   CloseNumbers::write(writer, Section::lengths, lengths);

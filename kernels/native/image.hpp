@@ -27,7 +27,7 @@
 namespace tokseam {
 
 // Bumped whenever the layout or the meaning of any section changes.
-inline constexpr std::uint32_t kImageFormat = 10;
+inline constexpr std::uint32_t kImageFormat = 11;
 
 // A section's number is part of the format. Some come several times, told apart by an index.
 enum class Section : std::uint32_t {

@@ -61,3 +61,21 @@ def test_an_entry_that_holds_a_part_of_a_character_behind_one_that_is_normalized
     assert subject.native
     texts = ["\u00a0\u05d4\u05d7", "\u2003\u05d4\u05d4\u05d7", " \u05d4\u05d7"]
     assert check_texts(subject, texts, Tally()) is None
+
+
+@pytest.mark.parametrize(
+    ("dropped", "merge", "text"),
+    [
+        (0xF1, (0xA4, 0x91), "\U00068524\U000515bd"),
+        (0x03, (0xB8, 0xE4), "\u4e38\x03\u4e38"),
+        (0x81, (0xA9, 0xC4), "\u00e9\u0101\u0101\u00e9\u0101"),
+    ],
+)
+def test_what_merges_over_a_byte_that_is_dropped(dropped: int, merge: tuple[int, int], text: str) -> None:
+    described = description([split(r"\s+|\S+")], without=bytes([dropped]))
+    left, right = (CHARACTER[byte] for byte in merge)
+    described["model"]["vocab"][left + right] = 300
+    described["model"]["merges"] = [[left, right]]
+    subject = from_json("finding", json.dumps(described).encode())
+    assert subject.native
+    assert check_texts(subject, [text, f"a{text}b", text * 40], Tally()) is None

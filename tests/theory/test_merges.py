@@ -76,6 +76,29 @@ def test_a_byte_missing_from_the_vocabulary_vanishes() -> None:
     assert session.ids().tolist() == reference.encode("ab x abx c").ids
 
 
+def test_merges_over_what_is_dropped(rng: random.Random, effort: float) -> None:
+    """A byte without an entry vanishes, and its neighbours merge, across characters: no place may be parted then."""
+    # They share bytes; those of the last three may be missing in the middle, at the beginning, or whole.
+    characters = ["\u00e9", "\u0429", "\u4e00", "\u4e38", "\U00041041", "\U00068524", "\U000515bd", "\x03", "\x7f", "a"]
+    alphabet = sorted({byte for character in characters for byte in character.encode()})
+    for _ in range(int(60 * effort)):
+        missing = bytes(rng.sample(alphabet, rng.choice((1, 1, 2, 4))))
+        described = description([WORDS], without=missing)
+        vocab, merges = described["model"]["vocab"], described["model"]["merges"]
+        parts = [CHARACTER[byte] for byte in alphabet if byte not in missing]
+        for _ in range(rng.randint(3, 40)):
+            left, right = rng.choice(parts), rng.choice(parts)
+            if left + right in vocab:
+                continue
+            parts.append(left + right)
+            vocab[left + right] = len(vocab) + 1_000
+            merges.append([left, right])
+        ours, reference = native(described)
+        for _ in range(12):
+            text = "".join(rng.choices(characters, k=rng.choice((2, 3, 5, 20, 200))))
+            assert ours.encode(text).tolist() == reference.encode(text).ids, (missing, merges, text)
+
+
 def test_an_unknown_token_for_a_missing_byte_is_refused() -> None:
     described = description([WORDS], entries=["u"], without=b"x", model={"unk_token": as_entry("u")})
     ours, reference = pair(described)
