@@ -24,7 +24,7 @@ QUICK_DELTAS = (16, 1_400, 38_000)
 #: Of fewer runs, the one in a thousand is not told.
 ENOUGH_FOR_P999 = 1_000
 #: Changes are cut from this much text behind all contexts: the same at every context, since text of more kinds takes
-#: longer to encode, and in none of them.
+#: longer to encode, and from behind all of them.
 SOURCE_CHARS = 1_000_000
 #: Turns of the peers; before each, a share of our rounds is run, so that all see the same machine.
 TURNS = 3

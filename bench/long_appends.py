@@ -50,7 +50,7 @@ _EVERYTHING = (
     *("unicode_all_assigned", "unicode_normalization_chars", "unicode_normalization_test", "unicode_tables"),
     *("vi", "vi_nfd", "wordlists", "zh", "zh_tw"),
 )
-#: Of the transcript, this much behind all contexts is appended, and stands in none.
+#: Of the transcript, this much behind all contexts is appended. Sessions repeat each other: some of it stands in them.
 SESSION_CHARS = 1_000_000
 
 
@@ -64,7 +64,7 @@ def _mixed() -> str:
 
 #: By name: what is appended, in words, and the text that it is cut from (None: the transcript's end).
 MIXES: dict[str, tuple[str, Callable[[], str] | None]] = {
-    SESSIONS: (f"{SESSION_CHARS:,} characters of agent sessions that stand in no context", None),
+    SESSIONS: (f"{SESSION_CHARS:,} characters of agent sessions from behind all contexts", None),
     LANGUAGES: ("14 scripts and languages of ../shared/data in turns of 1,200 characters", _mixed),
     EVERYTHING: (
         f"{len(_EVERYTHING)} texts of ../shared/data: languages, sources, logs, lists of all Unicode characters",
